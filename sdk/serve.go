@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -42,10 +43,11 @@ func Serve(p *Plugin) {
 	os.Stdout = handshake
 	instance := NewInstance(p, log, hostPID)
 	go exitWithHost(instance, log)
+	stderr := os.Stderr
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: api.Handshake,
-		Plugins:         plugin.PluginSet{"plugin": lifeCycle{server: instance}},
-		Logger:          log.Named("go-plugin"),
+		Plugins:         plugin.PluginSet{"plugin": lifeCycle{server: &process{PluginServer: instance, stderr: stderr}}},
+		Logger:          hclog.New(&hclog.LoggerOptions{Name: p.Name(), Level: hclog.Info, Output: stderr, JSONFormat: true}),
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
 			options = append(options, api.ServerOptions()...)
 			return grpc.NewServer(append(options, grpc.Creds(peer.Credentials(func() int { return hostPID })))...)
@@ -65,6 +67,20 @@ func privateStdout() (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), "handshake"), nil
+}
+
+// process is the instance of a process whose standard streams go-plugin has taken.
+type process struct {
+	pluginv1.PluginServer
+	stderr *os.File
+	once   sync.Once
+}
+
+// Describe gives the streams back: go-plugin carries prints by calls, which a crash would lose. It took them before it served its
+// first call.
+func (p *process) Describe(ctx context.Context, req *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+	p.once.Do(func() { os.Stdout, os.Stderr = p.stderr, p.stderr })
+	return p.PluginServer.Describe(ctx, req)
 }
 
 // exitWithHost ends the process when the host is gone. The host holds the other end of the liveness pipe and never writes.

@@ -42,6 +42,10 @@ const (
 // MaxMessageBytes limits one message of a call: a frame of 64 MiB and what wraps it.
 const MaxMessageBytes = 64<<20 + 1<<20
 
+// windowBytes is the flow-control window of a stream and of a connection: room for what large results need, and a bound on what a slow
+// reader makes the host hold. A fixed window also spares gRPC's own estimate, which costs a ping now and then.
+const windowBytes = 1 << 20
+
 // Dial returns a connection to the unix socket at path. It connects with the first call.
 func Dial(path string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
@@ -53,6 +57,8 @@ func Dial(path string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)),
 		grpc.WithSharedWriteBuffer(true),
+		grpc.WithInitialWindowSize(windowBytes),
+		grpc.WithInitialConnWindowSize(windowBytes),
 		grpc.WithDisableServiceConfig(),
 	}, options...)...)
 }
@@ -63,5 +69,7 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
 		grpc.SharedWriteBuffer(true),
+		grpc.InitialWindowSize(windowBytes),
+		grpc.InitialConnWindowSize(windowBytes),
 	}
 }

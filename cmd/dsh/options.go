@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/dsh-go/dsh/configs"
+	"github.com/dsh-go/dsh/host"
+	"github.com/dsh-go/dsh/host/config"
+)
+
+// options are the flags that all commands share.
+type options struct {
+	config   string
+	logLevel string
+}
+
+// host makes the options of a host that logs to stderr, from defaultLevel on unless a flag says otherwise.
+func (o *options) host(stderr io.Writer, defaultLevel hclog.Level) (host.Options, error) {
+	level := defaultLevel
+	if o.logLevel != "" {
+		if level = hclog.LevelFromString(o.logLevel); level == hclog.NoLevel {
+			return host.Options{}, fmt.Errorf("--log-level %q: use trace, debug, info, warn or error", o.logLevel)
+		}
+	}
+	c, err := o.load()
+	if err != nil {
+		return host.Options{}, err
+	}
+	return host.Options{
+		Config: c, Builtin: builtinArgv, Builtins: builtinNames(), Env: os.Environ(),
+		Log: hclog.New(&hclog.LoggerOptions{Name: "dsh", Level: level, Output: stderr}),
+	}, nil
+}
+
+// load finds the configuration.
+func (o *options) load() (*config.Config, error) {
+	if o.config != "" {
+		return config.Load(o.config, os.LookupEnv)
+	}
+	candidates := []string{"dsh.yaml"}
+	if dir, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(dir, "dsh", "dsh.yaml"))
+	}
+	for _, file := range candidates {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return config.Load(file, os.LookupEnv)
+		}
+	}
+	return config.Parse("built-in acp.yaml", configs.Default, os.LookupEnv)
+}

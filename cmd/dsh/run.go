@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/dsh-go/dsh/host"
+	"github.com/dsh-go/dsh/host/stdio"
+)
+
+func newRun(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Load a configuration and serve until stopped",
+		Long: `Run starts all plugins of a configuration and serves until its input ends or a signal stops it. Stdin and stdout belong
+to the row that leases them (the editor bridge speaks the Agent Client Protocol there); the log goes to stderr.
+
+SIGTERM, SIGINT and SIGHUP stop in order: prompts are settled, tasks killed, plugins deactivated. A second one stops at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options, err := o.host(cmd.ErrOrStderr(), hclog.Info)
+			if err != nil {
+				return err
+			}
+			return serve(options, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// serve runs a host on stdin and stdout until there is nothing left to serve.
+func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	// A broken stdout is an error of the write; the default would end the process before its plugins.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	options.Stdio = stdio.New(stdout)
+	h, err := host.Start(options)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go options.Stdio.Run(ctx, stdin) // a read of stdin cannot be interrupted: it may end with the process
+
+	var failure error
+	stop := h.Stop
+	settled, inputEnded, outputSettled := h.Settled(), options.Stdio.Ended(), options.Stdio.Settled()
+	for {
+		select {
+		case <-settled:
+			settled = nil
+			failure = nothingActive(h.Status())
+			if failure != nil || inputEnded == nil && !canLease(h.Status()) {
+				h.Stop()
+			}
+		case <-inputEnded:
+			inputEnded = nil
+			if settled == nil && !canLease(h.Status()) {
+				h.Stop()
+			}
+		case <-outputSettled:
+			outputSettled = nil
+			h.Stop()
+		case <-signals:
+			stop()
+			stop = h.Kill
+		case <-h.Done():
+			return failure
+		}
+	}
+}
+
+// nothingActive is the error of a host in which no row has become active.
+func nothingActive(rows []host.RowStatus) error {
+	var reasons []string
+	for _, row := range rows {
+		if row.Phase == "active" {
+			return nil
+		}
+		if row.Reason != "" {
+			reasons = append(reasons, row.Reason)
+		}
+	}
+	if len(reasons) == 0 {
+		return errors.New("no row is enabled: nothing to serve")
+	}
+	return errors.New("no row could be activated:\n" + strings.Join(reasons, "\n"))
+}
+
+// canLease is true unless all rows that want stdin are out of order: then its end must end the host. A configuration without such a
+// row does not care about stdin.
+func canLease(rows []host.RowStatus) bool {
+	wanted := false
+	for _, row := range rows {
+		for _, seam := range row.Injects {
+			if seam == "stdio" {
+				wanted = true
+				if row.Phase == "active" {
+					return true
+				}
+			}
+		}
+	}
+	return !wanted
+}

@@ -1,0 +1,499 @@
+// Package host is the kernel of dsh: it starts a process for each row of the configuration, activates what can be active in
+// dependency order, and carries the calls between them.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/events"
+	"github.com/dsh-go/dsh/host/router"
+	"github.com/dsh-go/dsh/host/stdio"
+	"github.com/dsh-go/dsh/host/tools"
+	"github.com/dsh-go/dsh/sdk/api"
+	"github.com/dsh-go/dsh/sdk/api/eventsv1"
+	"github.com/dsh-go/dsh/sdk/api/pluginv1"
+	"github.com/dsh-go/dsh/sdk/api/stdiov1"
+	"github.com/dsh-go/dsh/sdk/api/toolsv1"
+)
+
+// Options say what a host runs.
+type Options struct {
+	Config *config.Config
+	// Builtin is the command line that serves a built-in plugin; false: there is none of that name.
+	Builtin func(name string) (argv []string, ok bool)
+	// Builtins are the names of all built-in plugins, for messages.
+	Builtins []string
+	// Env is the environment to derive the plugins' from: names of credentials are dropped.
+	Env []string
+	Log hclog.Logger
+	// Stdio is served as the seam "stdio". Nil: rows that need it stay pending.
+	Stdio *stdio.Server
+}
+
+// Host runs one configuration. One goroutine, run, owns the rows; everything slow happens in goroutines of its own and comes back
+// as a message.
+type Host struct {
+	options Options
+	log     hclog.Logger
+	dir     string // of the sockets: private, short
+	unlock  func()
+	router  *router.Router
+	tools   *tools.Registry
+	events  *events.Server
+	seams   hostSeams
+
+	messages chan func()
+	work     sync.WaitGroup  // everything slow
+	ctx      context.Context // ends when the host is killed
+	kill     context.CancelFunc
+	starts   context.Context // ends when the host stops: nothing more is to start
+	noStarts context.CancelFunc
+	settled  chan struct{}
+	deaf     chan struct{} // closed when run takes no more messages
+	done     chan struct{}
+
+	// Owned by run.
+	rows     []*row
+	checking bool // nothing is to be activated
+	stopping bool
+	killed   bool
+	next     int // number of the next instance
+
+	mu          sync.Mutex
+	checkpoints map[string][]byte // by row
+}
+
+// row is an entry of the configuration and what has become of it.
+type row struct {
+	config.Row
+	phase      phase
+	generation int
+	instance   *instance // nil: no process
+	err        error     // why it failed
+	waiting    string    // what it is pending for
+}
+
+// Start starts all rows and returns at once; Settled tells when every row has come as far as it can. Call Stop in the end.
+func Start(o Options) (*Host, error) {
+	h, err := newHost(o)
+	if err == nil {
+		go h.run()
+	}
+	return h, err
+}
+
+func newHost(o Options) (*Host, error) {
+	dir, unlock, err := makeSocketDir(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{
+		options: o, log: o.Log, dir: dir, unlock: unlock, router: router.New(), events: events.New(o.Log.Named("events"), router.CallerRow),
+		seams:    hostSeams{"tools": toolsv1.Tools_ServiceDesc.ServiceName, "events": eventsv1.Events_ServiceDesc.ServiceName},
+		messages: make(chan func(), 64), settled: make(chan struct{}), deaf: make(chan struct{}), done: make(chan struct{}),
+		checkpoints: map[string][]byte{},
+	}
+	if o.Stdio != nil {
+		h.seams["stdio"] = stdiov1.Stdio_ServiceDesc.ServiceName
+	}
+	h.ctx, h.kill = context.WithCancel(context.Background())
+	h.starts, h.noStarts = context.WithCancel(h.ctx)
+	order := map[string]int{}
+	for i, r := range o.Config.Rows {
+		order[r.ID] = i
+		h.rows = append(h.rows, &row{Row: r, phase: disabled})
+	}
+	h.tools = tools.New(o.Log.Named("tools"), func(row string) int { return order[row] }, h.settled)
+	return h, nil
+}
+
+// Settled is closed when every row has come as far as it can for now.
+func (h *Host) Settled() <-chan struct{} { return h.settled }
+
+// Done is closed when the host has stopped and nothing of it is left.
+func (h *Host) Done() <-chan struct{} { return h.done }
+
+// Stop deactivates all rows in reverse order and ends their processes. It returns at once; Done tells.
+func (h *Host) Stop() { h.post(func() { h.stop() }) }
+
+// Kill ends all processes now. It returns at once; Done tells.
+func (h *Host) Kill() {
+	h.kill()
+	h.post(func() { h.killed = true; h.stop() })
+}
+
+// Dial connects to the seams of a running host: those that it serves and those of its plugins, as the caller row "cli".
+func (h *Host) Dial() (conn *grpc.ClientConn, closeConn func(), err error) {
+	path := filepath.Join(h.dir, "cli")
+	endpoint, err := h.router.Listen(path, os.Getpid(), &router.Caller{Row: "cli"}, h.registerSeams)
+	if err != nil {
+		return nil, nil, err
+	}
+	if conn, err = api.Dial(path); err != nil {
+		endpoint.Close()
+		return nil, nil, err
+	}
+	return conn, func() { conn.Close(); endpoint.Close() }, nil
+}
+
+// RowStatus is what a person wants to know of a row.
+type RowStatus struct {
+	ID     string
+	Plugin string
+	Phase  string
+	PID    int
+	// Reason says what a pending row waits for, or why a row failed, with the place of the row.
+	Reason   string
+	Provides []string
+	Injects  []string
+}
+
+// Status tells of all rows, in the order of the configuration. After Done it is empty.
+func (h *Host) Status() []RowStatus {
+	answer := make(chan []RowStatus, 1)
+	h.post(func() {
+		var list []RowStatus
+		for _, r := range h.rows {
+			list = append(list, r.status())
+		}
+		answer <- list
+	})
+	select {
+	case list := <-answer:
+		return list
+	case <-h.done:
+		return nil
+	}
+}
+
+func (r *row) status() RowStatus {
+	s := RowStatus{ID: r.ID, Plugin: r.Plugin, Phase: string(r.phase)}
+	switch {
+	case r.err != nil:
+		s.Reason = reasonAt(r.Row, r.err)
+	case r.waiting != "" && r.phase == pending:
+		s.Reason = reasonAt(r.Row, errors.New(r.waiting))
+	}
+	if r.instance == nil || r.phase == starting {
+		return s
+	}
+	if r.instance.process != nil {
+		s.PID = r.instance.process.PID()
+	}
+	for _, p := range r.instance.manifest.GetProvides() {
+		s.Provides = append(s.Provides, p.GetSeam())
+	}
+	for _, i := range r.instance.manifest.GetInjects() {
+		s.Injects = append(s.Injects, i.GetSeam())
+	}
+	return s
+}
+
+// reasonAt puts the place of a row before an error that does not name one.
+func reasonAt(r config.Row, err error) string {
+	var placed *config.Error
+	if errors.As(err, &placed) {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s: row %q: %v", r.Where, r.ID, err)
+}
+
+// registerSeams registers the seams that the host itself serves.
+func (h *Host) registerSeams(s grpc.ServiceRegistrar) {
+	toolsv1.RegisterToolsServer(s, h.tools)
+	eventsv1.RegisterEventsServer(s, h.events)
+	if h.options.Stdio != nil {
+		stdiov1.RegisterStdioServer(s, h.options.Stdio)
+	}
+}
+
+func (h *Host) keepCheckpoint(row string, state []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checkpoints[row] = state
+}
+
+func (h *Host) checkpoint(row string) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.checkpoints[row]
+}
+
+// ---- the host's goroutine
+
+// post hands a message to run.
+func (h *Host) post(message func()) {
+	select {
+	case h.messages <- message:
+	case <-h.deaf:
+	}
+}
+
+// do runs something slow elsewhere; then takes its outcome on the host's goroutine.
+func (h *Host) do(slow func() error, then func(error)) {
+	h.work.Add(1)
+	go func() {
+		defer h.work.Done()
+		err := slow()
+		h.post(func() { then(err) })
+	}()
+}
+
+func (h *Host) run() {
+	for _, r := range h.rows {
+		if !r.Disabled {
+			h.start(r)
+		}
+	}
+	for {
+		h.step()
+		if h.stopping && !slices.ContainsFunc(h.rows, func(r *row) bool { return r.instance != nil }) {
+			break
+		}
+		(<-h.messages)()
+	}
+	h.kill()
+	if !h.isSettled() {
+		close(h.settled)
+	}
+	close(h.deaf)
+	h.work.Wait()
+	h.unlock()
+	close(h.done)
+}
+
+// step takes the rows as far as they can go now.
+func (h *Host) step() {
+	if h.killed {
+		for _, r := range h.rows {
+			if r.instance != nil && r.phase != stopped {
+				h.end(r)
+			}
+		}
+		return
+	}
+	for !h.checking || h.stopping {
+		d := plan(h.states(), h.seams, h.stopping)
+		h.explain(d)
+		for _, id := range d.activate {
+			h.activate(h.row(id))
+		}
+		for _, id := range d.deactivate {
+			h.deactivate(h.row(id))
+		}
+		for _, id := range d.stop {
+			h.end(h.row(id))
+		}
+		if len(d.fail) == 0 { // a failure changes what others wait for
+			break
+		}
+	}
+	if !h.isSettled() && !slices.ContainsFunc(h.rows, (*row).inTransition) {
+		close(h.settled)
+	}
+}
+
+func (h *Host) isSettled() bool {
+	select {
+	case <-h.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *row) inTransition() bool {
+	return r.phase == starting || r.phase == activating || r.phase == deactivating
+}
+
+func (h *Host) states() []rowState {
+	states := make([]rowState, 0, len(h.rows))
+	for _, r := range h.rows {
+		s := rowState{id: r.ID, phase: r.phase}
+		if r.instance != nil && r.phase != starting {
+			s.manifest = r.instance.manifest
+		}
+		states = append(states, s)
+	}
+	return states
+}
+
+func (h *Host) row(id string) *row {
+	i := slices.IndexFunc(h.rows, func(r *row) bool { return r.ID == id })
+	return h.rows[i]
+}
+
+// explain notes and logs why rows fail and what they wait for.
+func (h *Host) explain(d decision) {
+	for id, why := range d.fail {
+		h.fail(h.row(id), errors.New(why))
+	}
+	for _, r := range h.rows {
+		if waiting := d.waiting[r.ID]; waiting != r.waiting && r.phase == pending {
+			r.waiting = waiting
+			h.log.Debug("row is pending", "row", r.ID, "for", waiting)
+		}
+	}
+}
+
+func (h *Host) fail(r *row, err error) {
+	if r.phase == failed {
+		return
+	}
+	h.log.Error("row failed: " + reasonAt(r.Row, err))
+	r.phase, r.err = failed, err
+	if r.instance != nil && !h.stopping {
+		i := r.instance
+		h.do(func() error { i.stop(); return nil }, func(error) {
+			if r.instance == i && h.stopping {
+				r.instance = nil
+			}
+		})
+	}
+}
+
+// start starts the process of a row.
+func (h *Host) start(r *row) {
+	argv, err := h.argv(r.Row)
+	if err != nil {
+		r.phase, r.err = failed, &config.Error{Where: r.Where, Message: fmt.Sprintf("row %q: %v", r.ID, err)}
+		h.log.Error("row failed: " + r.err.Error())
+		return
+	}
+	h.next++
+	i := &instance{row: r.Row, number: h.next, host: h, log: h.log.Named(r.ID)}
+	r.phase, r.instance = starting, i
+	h.do(func() error {
+		return i.start(h.starts, argv, pluginEnv(h.options.Env, r.Env))
+	}, func(err error) {
+		if err != nil {
+			h.fail(r, err)
+			return
+		}
+		r.phase = pending
+		h.watch(r, i)
+	})
+}
+
+// watch waits for the end of a process.
+func (h *Host) watch(r *row, i *instance) {
+	h.work.Add(1)
+	go func() {
+		defer h.work.Done()
+		<-i.process.Exited()
+		h.post(func() { h.died(r, i) })
+	}()
+}
+
+// died deals with a process that ended by itself.
+func (h *Host) died(r *row, i *instance) {
+	if r.instance != i || r.phase == stopped || r.phase == failed || h.killed || h.stopping && r.phase == deactivating {
+		return
+	}
+	i.withdraw()
+	h.fail(r, fmt.Errorf("the process died: %s", i.process.Report()))
+}
+
+func (h *Host) activate(r *row) {
+	i := r.instance
+	r.phase = activating
+	r.generation++
+	generation, checkpoint := r.generation, h.checkpoint(r.ID)
+	h.do(func() error {
+		return i.activate(h.starts, generation, checkpoint)
+	}, func(err error) {
+		switch {
+		case r.phase != activating: // it died meanwhile
+		case err != nil:
+			h.fail(r, err)
+		default:
+			r.phase = active
+			h.log.Debug("row is active", "row", r.ID, "pid", i.process.PID())
+		}
+	})
+}
+
+func (h *Host) deactivate(r *row) {
+	i := r.instance
+	r.phase = deactivating
+	limit := deactivateTimeout
+	if h.stopping {
+		limit = shutdownTimeout
+	}
+	h.do(func() error {
+		return i.deactivate(h.ctx, limit)
+	}, func(err error) {
+		if err != nil {
+			h.log.Warn("deactivation was not clean", "row", r.ID, "error", err)
+		}
+		if r.phase != deactivating {
+			return
+		}
+		r.phase = pending
+		if h.stopping {
+			h.end(r)
+		}
+	})
+}
+
+// stop begins the orderly end: all instances hear of it first, so that grace periods are cut everywhere.
+func (h *Host) stop() {
+	if h.stopping {
+		return
+	}
+	h.stopping = true
+	h.noStarts()
+	for _, r := range h.rows {
+		if r.phase == active {
+			i := r.instance
+			h.do(func() error {
+				ctx, cancel := context.WithTimeout(h.ctx, shutdownTimeout)
+				defer cancel()
+				return i.retire(ctx, pluginv1.RetireRequest_REASON_SHUTDOWN)
+			}, func(err error) {
+				if err != nil && !h.killed {
+					h.log.Warn("retirement was not clean", "row", r.ID, "error", err)
+				}
+			})
+		}
+	}
+}
+
+// end ends the process of a row.
+func (h *Host) end(r *row) {
+	i := r.instance
+	r.phase = stopped
+	if i == nil {
+		return
+	}
+	killed := h.killed
+	h.do(func() error {
+		if killed && i.process != nil {
+			i.process.Kill()
+		}
+		i.stop()
+		return nil
+	}, func(error) { r.instance = nil })
+}
+
+// argv is the command line of a row's program.
+func (h *Host) argv(r config.Row) ([]string, error) {
+	if len(r.Command) > 0 {
+		return r.Command, nil
+	}
+	argv, ok := h.options.Builtin(r.Plugin)
+	if !ok {
+		return nil, fmt.Errorf("no built-in plugin %q%s", r.Plugin, config.Suggest(r.Plugin, h.options.Builtins))
+	}
+	return argv, nil
+}

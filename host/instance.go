@@ -1,0 +1,189 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/process"
+	"github.com/dsh-go/dsh/host/router"
+	"github.com/dsh-go/dsh/sdk/api"
+	"github.com/dsh-go/dsh/sdk/api/pluginv1"
+)
+
+// Time limits of the life-cycle calls.
+const (
+	describeTimeout   = 10 * time.Second
+	activateTimeout   = 30 * time.Second
+	deactivateTimeout = 10 * time.Second
+	// shutdownTimeout replaces deactivateTimeout when the host stops: it is to be gone within a second when plugins behave.
+	shutdownTimeout = 2 * time.Second
+)
+
+// instance is one process of a row, from its start to its end. Its steps are called one after the other, off the host's goroutine;
+// mu guards what two steps, or a step and the end of the process, share.
+type instance struct {
+	row      config.Row
+	number   int // unique in this host: the sockets are named after it
+	host     *Host
+	log      hclog.Logger
+	process  *process.Process
+	manifest *pluginv1.Manifest
+
+	mu       sync.Mutex
+	target   *router.Target // nil: not active
+	endpoint *router.Endpoint
+}
+
+// start starts the process, asks it for its manifest, and checks the row's config against that.
+func (i *instance) start(ctx context.Context, argv, env []string) error {
+	dir := filepath.Join(i.host.dir, fmt.Sprint(i.number))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("make the socket directory: %w", err)
+	}
+	p, err := process.Start(ctx, process.Spec{Argv: argv, Env: env, SocketDir: dir, Log: i.log})
+	if err != nil {
+		return err
+	}
+	i.process = p
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	answer, err := p.Plugin().Describe(ctx, &pluginv1.DescribeRequest{})
+	if err != nil {
+		return i.explain("describe", err)
+	}
+	i.manifest = answer.GetManifest()
+	if i.manifest.GetName() == "" {
+		return errors.New("describe: the manifest lacks a name")
+	}
+	return i.row.Validate(i.manifest.GetConfigSchema())
+}
+
+// activate gives the instance its socket to the host, activates it, and lets calls go to it.
+func (i *instance) activate(ctx context.Context, generation int, checkpoint []byte) error {
+	hostSocket := filepath.Join(i.host.dir, fmt.Sprint(i.number), "host")
+	seamSocket := filepath.Join(i.host.dir, fmt.Sprint(i.number), "seams")
+	target := &router.Target{Row: i.row.ID, Exited: i.process.Exited(), Report: i.process.Report}
+	caller := &router.Caller{Row: i.row.ID, Injects: append([]*pluginv1.Inject{}, i.manifest.GetInjects()...)}
+	endpoint, err := i.host.router.Listen(hostSocket, i.process.PID(), caller, func(s grpc.ServiceRegistrar) {
+		i.host.registerSeams(s)
+		pluginv1.RegisterHostServer(s, &router.HostService{
+			Router: i.host.router, Provides: i.manifest.GetProvides(), Target: target,
+			Keep: func(state []byte) { i.host.keepCheckpoint(i.row.ID, state) },
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if target.Conn, err = api.Dial(seamSocket); err != nil {
+		endpoint.Close()
+		return fmt.Errorf("dial its seams: %w", err)
+	}
+	i.mu.Lock()
+	i.target, i.endpoint = target, endpoint
+	i.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, activateTimeout)
+	defer cancel()
+	_, err = i.process.Plugin().Activate(ctx, &pluginv1.ActivateRequest{
+		Row: i.row.ID, Generation: uint32(generation), Config: i.row.Config(), Checkpoint: checkpoint,
+		HostSocket: hostSocket, SeamSocket: seamSocket,
+	})
+	if err == nil {
+		err = i.provide(ctx, target)
+	}
+	if err != nil {
+		err = i.explain("activate", err)
+		i.withdraw()
+	}
+	return err
+}
+
+// provide lets calls of the instance's seams go to it.
+func (i *instance) provide(ctx context.Context, target *router.Target) error {
+	for _, s := range i.manifest.GetProvides() {
+		switch {
+		case !s.GetContribution():
+			i.host.router.Provide(s.GetService(), target)
+		case s.GetSeam() == "tool-provider":
+			if err := i.host.tools.Add(ctx, i.row.ID, target.Conn); err != nil {
+				return fmt.Errorf("list its tools: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// withdraw ends all calls from and to the instance, and forgets what it held.
+func (i *instance) withdraw() {
+	i.mu.Lock()
+	target, endpoint := i.target, i.endpoint
+	i.target, i.endpoint = nil, nil
+	i.mu.Unlock()
+	if target == nil {
+		return
+	}
+	i.host.router.Withdraw(target)
+	i.host.tools.Remove(i.row.ID)
+	endpoint.Close()
+	target.Conn.Close()
+}
+
+// retire asks the instance to take no new work.
+func (i *instance) retire(ctx context.Context, reason pluginv1.RetireRequest_Reason) error {
+	answer, err := i.process.Plugin().Retire(ctx, &pluginv1.RetireRequest{Reason: reason})
+	if err != nil {
+		return i.explain("retire", err)
+	}
+	if state := answer.GetCheckpoint(); len(state) > 0 {
+		i.host.keepCheckpoint(i.row.ID, state)
+	}
+	return nil
+}
+
+// deactivate lets the instance finish and undo what it did. Whatever goes wrong, it is inactive afterwards.
+func (i *instance) deactivate(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	i.host.tools.Remove(i.row.ID)
+	answer, err := i.process.Plugin().Deactivate(ctx, &pluginv1.DeactivateRequest{})
+	if err != nil {
+		err = i.explain("deactivate", err)
+	}
+	for _, message := range answer.GetErrors() {
+		err = errors.Join(err, fmt.Errorf("deactivate: %s", message))
+	}
+	i.withdraw()
+	return err
+}
+
+// stop ends the process.
+func (i *instance) stop() {
+	i.withdraw()
+	if i.process != nil {
+		i.process.Stop()
+	}
+	os.RemoveAll(filepath.Join(i.host.dir, fmt.Sprint(i.number)))
+}
+
+// explain makes an error of a life-cycle call readable: what the plugin said, or how its process died.
+func (i *instance) explain(what string, err error) error {
+	select {
+	case <-i.process.Exited():
+		return fmt.Errorf("%s: the process died: %s", what, i.process.Report())
+	default:
+	}
+	if s, ok := status.FromError(err); ok {
+		return fmt.Errorf("%s: %s", what, s.Message())
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

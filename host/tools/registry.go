@@ -1,0 +1,99 @@
+// Package tools is the registry of tools and the pipeline that executes their calls: the seam "tools".
+package tools
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/dsh-go/dsh/sdk/api/toolsv1"
+)
+
+// Registry knows the tools of all active providers. Its methods may be called from any goroutine; mu guards the providers.
+type Registry struct {
+	toolsv1.UnimplementedToolsServer
+	log     hclog.Logger
+	order   func(row string) int
+	settled <-chan struct{}
+
+	mu        sync.RWMutex
+	providers []*provider // in the order of their rows
+}
+
+type provider struct {
+	row    string
+	client toolsv1.ToolProviderClient
+	tools  []*toolsv1.Tool
+}
+
+// New returns an empty registry. order gives the place of a row in the configuration. Calls wait until settled is closed: the first
+// prompt must not find half of the tools.
+func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}) *Registry {
+	return &Registry{log: log, order: order, settled: settled}
+}
+
+// Add asks a provider for its tools and registers them. A tool whose name is taken is left out, and says so.
+func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInterface) error {
+	p := &provider{row: row, client: toolsv1.NewToolProviderClient(conn)}
+	list, err := p.client.List(ctx, &toolsv1.ListRequest{})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, tool := range list.GetTools() {
+		if owner := r.find(tool.GetName()); owner != nil {
+			r.log.Error(`tool "`+tool.GetName()+`" is already registered`, "row", row, "by", owner.row)
+			continue
+		}
+		p.tools = append(p.tools, tool)
+	}
+	r.providers = append(r.providers, p)
+	slices.SortStableFunc(r.providers, func(a, b *provider) int { return r.order(a.row) - r.order(b.row) })
+	return nil
+}
+
+// Remove forgets a row's tools. Calls in flight go on.
+func (r *Registry) Remove(row string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.providers = slices.DeleteFunc(r.providers, func(p *provider) bool { return p.row == row })
+}
+
+// find returns the provider of a tool. mu is held.
+func (r *Registry) find(tool string) *provider {
+	for _, p := range r.providers {
+		for _, t := range p.tools {
+			if t.GetName() == tool {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Registry) wait(ctx context.Context) error {
+	select {
+	case <-r.settled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// List implements toolsv1.ToolsServer.
+func (r *Registry) List(ctx context.Context, _ *toolsv1.ListRequest) (*toolsv1.ListResponse, error) {
+	if err := r.wait(ctx); err != nil {
+		return nil, err
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	answer := &toolsv1.ListResponse{}
+	for _, p := range r.providers {
+		answer.Tools = append(answer.Tools, p.tools...)
+	}
+	return answer, nil
+}

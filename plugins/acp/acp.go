@@ -1,0 +1,78 @@
+// Package acp is the editor bridge: it speaks the Agent Client Protocol on the host's stdin and stdout and drives the sessions of
+// the agents seam.
+//
+// # Order
+//
+// One reader takes the lines, decides in wire order what each is about, and never waits for the work: refusals, cancellations and
+// who owns a session's next slot are settled there. The work about one session runs in its mailbox, one request after the other, a
+// prompt for as long as its turn takes. Requests about no session run at once, each by itself. Everything that is written goes
+// through the lease of stdout, in the order in which it was written: updates before the answer that ends them.
+//
+// # Back-pressure
+//
+// A turn takes the next event when stdout has room for the updates of the one before. A client that does not read therefore
+// holds back its turns, and nothing else: the reader goes on, memory stays bounded.
+//
+// # Reload
+//
+// An instance that is replaced stops reading, lets short requests end, stops following running turns after a whole event, and
+// leaves what its successor needs in the checkpoint: the live sessions, the prompts without an answer with the number of the last
+// event shown, and the frames that stdout has not taken.
+package acp
+
+import (
+	"context"
+	"runtime/debug"
+	"strings"
+
+	"github.com/dsh-go/dsh/sdk"
+	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/stdio"
+)
+
+// Config is the row's configuration.
+type Config struct {
+	AgentInfo AgentInfo `json:"agentInfo" jsonschema:"how dsh introduces itself to the editor"`
+}
+
+// AgentInfo is how dsh introduces itself.
+type AgentInfo struct {
+	Name    string `json:"name,omitempty" jsonschema:"the agent's name, for programs"`
+	Title   string `json:"title,omitempty" jsonschema:"the agent's name, for people"`
+	Version string `json:"version,omitempty" jsonschema:"the agent's version"`
+}
+
+// Plugin is the editor bridge.
+func Plugin() *sdk.Plugin {
+	return sdk.Define(sdk.Manifest{
+		Name:    "acp",
+		Version: version(),
+		Injects: []sdk.Injection{stdio.Seam.Required(), agents.Seam.Required()},
+	}, Config{AgentInfo: AgentInfo{Name: "dsh", Version: version()}}, activate)
+}
+
+func activate(c *sdk.Context, config Config) error {
+	b, err := newBridge(c, config)
+	if err != nil {
+		return err
+	}
+	c.OnRetire(func(ctx context.Context, reason sdk.RetireReason) {
+		b.retire(reason)
+		select {
+		case <-b.gone:
+		case <-ctx.Done():
+			c.Log().Warn("the editor bridge did not settle in time")
+		}
+	})
+	c.Go("bridge", b.run)
+	return nil
+}
+
+// version is the program's own, as it was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "0.0.0-dev"
+	}
+	return strings.TrimPrefix(info.Main.Version, "v")
+}

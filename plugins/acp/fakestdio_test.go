@@ -1,0 +1,172 @@
+package acp_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/dsh-go/dsh/sdk/api/stdiov1"
+)
+
+// fakeStdio is the host's side of the stdio seam with an editor behind it.
+type fakeStdio struct {
+	stdiov1.UnimplementedStdioServer
+	held chan struct{} // the lease
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed and replaced at each change
+	pending   []*stdiov1.LeaseResponse_Line
+	lines     uint64 // received from the editor
+	acked     uint64
+	ended     bool
+	done      bool
+	written   uint64
+	frames    []string // taken by the editor, not yet by the test
+	paused    bool     // the editor does not read
+	waiting   int      // bytes of the write that the pause holds back
+	total     int      // bytes received in writes
+	leases    int
+	oversized uint64
+}
+
+func newFakeStdio() *fakeStdio {
+	return &fakeStdio{held: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// change runs f and wakes everyone who waits.
+func (s *fakeStdio) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until ready is true, or stop is closed.
+func (s *fakeStdio) await(stop <-chan struct{}, ready func() bool) bool {
+	for {
+		s.mu.Lock()
+		ok, changed := ready(), s.changed
+		s.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-stop:
+			return false
+		}
+	}
+}
+
+// feed is one write of the editor.
+func (s *fakeStdio) feed(text []byte) {
+	s.change(func() {
+		for _, line := range bytes.SplitAfter(text, []byte("\n")) {
+			if len(line) > 0 {
+				s.lines++
+				s.pending = append(s.pending, &stdiov1.LeaseResponse_Line{Number: s.lines, Data: bytes.TrimSuffix(line, []byte("\n"))})
+			}
+		}
+	})
+}
+
+func (s *fakeStdio) feedOversized(size uint64) {
+	s.change(func() {
+		s.lines++
+		s.pending = append(s.pending, &stdiov1.LeaseResponse_Line{Number: s.lines, Oversized: size})
+	})
+}
+
+func (s *fakeStdio) Lease(stream grpc.BidiStreamingServer[stdiov1.LeaseRequest, stdiov1.LeaseResponse]) error {
+	stop := stream.Context().Done()
+	select {
+	case s.held <- struct{}{}:
+	case <-stop:
+		return stream.Context().Err()
+	}
+	defer func() { <-s.held }()
+	var written uint64
+	s.change(func() { s.leases++; written = s.written })
+	var sending sync.Mutex
+	send := func(r *stdiov1.LeaseResponse) bool {
+		sending.Lock()
+		defer sending.Unlock()
+		return stream.Send(r) == nil
+	}
+	send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Opened_{Opened: &stdiov1.LeaseResponse_Opened{Written: written}}})
+	over := make(chan struct{})
+	var delivering sync.WaitGroup
+	delivering.Go(func() { s.deliver(over, send) })
+	err := s.receive(stream, send)
+	close(over)
+	delivering.Wait()
+	return err
+}
+
+func (s *fakeStdio) deliver(over <-chan struct{}, send func(*stdiov1.LeaseResponse) bool) {
+	for last := uint64(0); ; {
+		var next *stdiov1.LeaseResponse_Line
+		ok := s.await(over, func() bool {
+			next = nil
+			for _, line := range s.pending {
+				if line.GetNumber() > last {
+					next = line
+					return true
+				}
+			}
+			return s.ended
+		})
+		if !ok {
+			return
+		}
+		if next == nil {
+			send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_End_{End: &stdiov1.LeaseResponse_End{}}})
+			return
+		}
+		last = next.GetNumber()
+		if !send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Line_{Line: next}}) {
+			return
+		}
+	}
+}
+
+func (s *fakeStdio) receive(
+	stream grpc.BidiStreamingServer[stdiov1.LeaseRequest, stdiov1.LeaseResponse], send func(*stdiov1.LeaseResponse) bool,
+) error {
+	for {
+		request, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch r := request.GetRequest().(type) {
+		case *stdiov1.LeaseRequest_Ack:
+			s.change(func() {
+				s.acked = r.Ack
+				for len(s.pending) > 0 && s.pending[0].GetNumber() <= r.Ack {
+					s.pending = s.pending[1:]
+				}
+			})
+		case *stdiov1.LeaseRequest_Write_:
+			s.change(func() { s.total += len(r.Write.GetData()) })
+			if !s.await(stream.Context().Done(), func() bool { return !s.paused }) {
+				return stream.Context().Err()
+			}
+			s.change(func() {
+				if r.Write.GetNumber() > s.written {
+					s.written = r.Write.GetNumber()
+					s.frames = append(s.frames, string(r.Write.GetData()))
+				}
+			})
+			send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Written{Written: r.Write.GetNumber()}})
+		case *stdiov1.LeaseRequest_Done_:
+			s.change(func() { s.done = true })
+		}
+	}
+}

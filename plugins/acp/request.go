@@ -1,0 +1,145 @@
+package acp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dsh-go/dsh/plugins/acp/jsonrpc"
+)
+
+// request is a frame that is owed an answer. It gets exactly one.
+type request struct {
+	b        *bridge
+	id       jsonrpc.ID
+	method   string
+	line     uint64  // 0: of an instance before this one
+	prompt   *prompt // of a session/prompt
+	answered atomic.Bool
+}
+
+// begin counts a frame that is owed an answer.
+func (b *bridge) begin(id jsonrpc.ID, method string, line uint64) *request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inFlight++
+	return &request{b: b, id: id, method: method, line: line}
+}
+
+// answer sends the result.
+func (r *request) answer(result any) { r.respond(jsonrpc.Answer(r.id, result)) }
+
+// fail sends an error: as it is when it is one of the protocol, else what the seam's status says.
+func (r *request) fail(err error) { r.respond(jsonrpc.Fail(r.id, r.b.protocolError(err))) }
+
+// respond writes the answer, after the updates that belong before it.
+func (r *request) respond(answer []byte, before ...[]byte) {
+	if r.answered.Swap(true) {
+		r.b.log.Error("a request would be answered twice", "method", r.method)
+		return
+	}
+	if r.prompt != nil {
+		r.b.release(r.prompt)
+	}
+	if err := r.b.lease.Write(r.b.out, append(before, answer)...); err != nil {
+		r.b.log.Debug("an answer was not written", "method", r.method, "error", err)
+	}
+	r.b.finish(r)
+}
+
+// finish counts a request as done with.
+func (b *bridge) finish(r *request) {
+	b.mu.Lock()
+	b.inFlight--
+	ack := b.lines.done(r.line)
+	b.mu.Unlock()
+	b.lease.Ack(ack)
+	signal(b.settled)
+}
+
+// later answers from the reader, which does not wait for stdout.
+func (r *request) later(answer func()) {
+	select {
+	case r.b.replies <- answer:
+	case <-r.b.work.Done():
+	}
+}
+
+// refuse fails the request from the reader.
+func (r *request) refuse(err error) { r.later(func() { r.fail(err) }) }
+
+// handle runs a handler; a panic in it becomes the answer.
+func (r *request) handle(handler func(context.Context, *request)) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.b.log.Error("a request panicked", "method", r.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			if !r.answered.Load() {
+				r.fail(jsonrpc.Errorf(jsonrpc.CodeInternal, "internal error in %s: %v", r.method, p))
+			}
+		}
+	}()
+	handler(r.b.work, r)
+}
+
+func (b *bridge) protocolError(err error) *jsonrpc.Error {
+	if e := new(jsonrpc.Error); errors.As(err, &e) {
+		return e
+	}
+	if cause := context.Cause(b.work); cause != nil {
+		return jsonrpc.Errorf(jsonrpc.CodeInternal, "%v", cause)
+	}
+	code := jsonrpc.CodeInternal
+	s, _ := status.FromError(err)
+	switch s.Code() {
+	case codes.NotFound:
+		code = jsonrpc.CodeNotFound
+	case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition:
+		code = jsonrpc.CodeInvalidParams
+	}
+	return jsonrpc.Errorf(code, "%s", s.Message())
+}
+
+func unknownSession(id string) error {
+	return jsonrpc.Errorf(jsonrpc.CodeNotFound, "unknown session: %s", id)
+}
+
+// openLines are the lines of stdin that are not dealt with, in their order.
+type openLines []openLine
+
+type openLine struct {
+	number uint64
+	done   bool
+}
+
+func (l *openLines) take(number uint64) { *l = append(*l, openLine{number: number}) }
+
+// done marks a line. It returns the number up to which all lines are dealt with, 0 when that has not changed.
+func (l *openLines) done(number uint64) (ack uint64) {
+	lines := *l
+	at, ok := slices.BinarySearchFunc(lines, number, func(o openLine, n uint64) int { return cmp.Compare(o.number, n) })
+	if !ok {
+		return 0
+	}
+	lines[at].done = true
+	for len(lines) > 0 && lines[0].done {
+		ack = lines[0].number
+		lines = lines[1:]
+	}
+	*l = lines
+	return ack
+}
+
+// signal wakes the one who waits, now or next.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,251 @@
+// Package agent is the agent plugin: it owns sessions and runs their turns, which ask the model and carry out the tool calls that
+// it asks for.
+//
+// A session is an append-only log (see docs/sessions.md); everything else is derived from it. The log is also what callers
+// follow: each reads the file at its own pace, so a slow one costs no memory and misses nothing, and a turn waits for a caller
+// that is far behind.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dsh-go/dsh/sdk"
+	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api/agentsv1"
+	"github.com/dsh-go/dsh/sdk/llm"
+	"github.com/dsh-go/dsh/sdk/tool"
+)
+
+// config is the row's `config`.
+type config struct {
+	StateDir     string `json:"stateDir,omitempty" jsonschema:"Absolute directory of the stored sessions. Default: dsh/sessions below the user's state directory."`
+	SystemPrompt string `json:"systemPrompt" jsonschema:"What the model is told first. The session's working directory is added to it."`
+}
+
+const systemPrompt = `You are a coding agent. You work in the user's directory through the tools you are given.
+Find out what is so before you act: read files, run commands, and check what you changed. Keep answers short and to the point.`
+
+// Plugin is the agent plugin.
+func Plugin() *sdk.Plugin {
+	return sdk.Define(sdk.Manifest{
+		Name:     "agent",
+		Version:  "1.0.0",
+		Provides: []sdk.Seam{agents.Seam},
+		Injects:  []sdk.Injection{llm.Seam.Required(), tool.Tools.Required()},
+	}, config{SystemPrompt: systemPrompt}, activate)
+}
+
+func activate(host *sdk.Context, c config) error {
+	dir, err := stateDir(c.StateDir)
+	if err != nil {
+		return err
+	}
+	a := &agent{
+		host: host, config: c, store: store{dir},
+		model: llm.NewClient(host.Conn()), tools: tool.NewClient(settling{host}),
+		sessions: map[string]*slot{}, inherited: map[string]bool{},
+	}
+	var left checkpoint
+	if restored := host.Restored(); len(restored) > 0 {
+		if err := json.Unmarshal(restored, &left); err != nil {
+			return fmt.Errorf("read the last instance's checkpoint: %w", err)
+		}
+	}
+	for _, id := range left.Sessions {
+		a.inherited[id] = true
+	}
+	agentsv1.RegisterAgentsServer(host, &server{agent: a})
+	host.Effect("sessions", a.releaseAll)
+	host.OnRetire(a.retire)
+	return nil
+}
+
+func stateDir(configured string) (string, error) {
+	dir := configured
+	if dir == "" {
+		state := os.Getenv("XDG_STATE_HOME")
+		if !filepath.IsAbs(state) {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", fmt.Errorf("find the directory of the sessions: %w; set config.stateDir", err)
+			}
+			state = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(state, "dsh", "sessions")
+	}
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("config.stateDir must be an absolute path: %s", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the directory of the sessions: %w", err)
+	}
+	return dir, nil
+}
+
+// agent holds the live sessions. A session's lock may be held when mu is taken, never the other way round.
+type agent struct {
+	host   *sdk.Context
+	config config
+	store  store
+	model  *llm.Client
+	tools  *tool.Client
+
+	retired atomic.Bool // sessions are released as soon as they are idle
+
+	mu       sync.Mutex
+	sessions map[string]*slot
+	// inherited are sessions that are live but not open here: another instance of the row had them. They are opened when they
+	// are needed.
+	inherited map[string]bool
+
+	checkpointing sync.Mutex // held while a checkpoint is on its way: the newest must come last
+}
+
+// slot is where a session is or comes to be live.
+type slot struct {
+	ready   chan struct{} // closed when the two below are set
+	session *session
+	err     error
+}
+
+// checkpoint is what the row's next instance is left: which sessions are live.
+type checkpoint struct {
+	Sessions []string `json:"sessions"`
+}
+
+func unknownSession(id string) error { return status.Errorf(codes.NotFound, "unknown session: %s", id) }
+
+// with calls use with a live session, which it opens when another instance of the row had it.
+func (a *agent) with(ctx context.Context, id string, use func(*session) error) error {
+	for {
+		s, err := a.lookup(ctx, id)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			continue // who was opening it gave up
+		}
+		if err := use(s); err != errReleased { //nolint:errorlint // never wrapped
+			return err
+		}
+	}
+}
+
+// lookup returns a live session; nil when another call was opening it and could not.
+func (a *agent) lookup(ctx context.Context, id string) (*session, error) {
+	a.mu.Lock()
+	at := a.sessions[id]
+	if at == nil && !a.inherited[id] {
+		a.mu.Unlock()
+		return nil, unknownSession(id)
+	}
+	if at == nil {
+		at = a.reserve(id)
+		a.mu.Unlock()
+		a.fill(ctx, at, id, func() (*session, error) { return a.adopt(ctx, id) })
+		return at.session, at.err
+	}
+	a.mu.Unlock()
+	select {
+	case <-at.ready:
+		return at.session, nil
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// reserve makes the slot that fill fills. The lock is held, and there is none.
+func (a *agent) reserve(id string) *slot {
+	at := &slot{ready: make(chan struct{})}
+	a.sessions[id] = at
+	return at
+}
+
+// fill puts what open returns into a reserved slot, and frees the slot when that is an error.
+func (a *agent) fill(ctx context.Context, at *slot, id string, open func() (*session, error)) {
+	at.session, at.err = open()
+	a.mu.Lock()
+	if at.err != nil {
+		delete(a.sessions, id)
+	}
+	if at.err == nil || status.Code(at.err) == codes.NotFound {
+		delete(a.inherited, id)
+	}
+	a.mu.Unlock()
+	close(at.ready)
+	if at.err == nil {
+		a.checkpoint(ctx)
+	}
+}
+
+// forget frees a session's slot. The session's lock is held.
+func (a *agent) forget(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.sessions, s.id)
+	if !s.closing {
+		a.inherited[s.id] = true
+	}
+}
+
+// live returns the sessions that are open.
+func (a *agent) live() []*session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var live []*session
+	for _, at := range a.sessions {
+		select {
+		case <-at.ready:
+			live = append(live, at.session)
+		default:
+		}
+	}
+	return live
+}
+
+// retire frees the sessions for the successor, those with a turn under way when it has ended. Should there be no successor after
+// all, they are opened again as they are needed.
+func (a *agent) retire(context.Context, sdk.RetireReason) {
+	a.retired.Store(true)
+	for _, s := range a.live() {
+		s.retire()
+	}
+}
+
+func (a *agent) releaseAll(context.Context) error {
+	for _, s := range a.live() {
+		s.retire()
+	}
+	return nil
+}
+
+// checkpoint leaves the names of the live sessions with the host.
+func (a *agent) checkpoint(ctx context.Context) {
+	a.checkpointing.Lock()
+	defer a.checkpointing.Unlock()
+	var c checkpoint
+	a.mu.Lock()
+	for id := range a.sessions {
+		c.Sessions = append(c.Sessions, id)
+	}
+	for id := range a.inherited {
+		c.Sessions = append(c.Sessions, id)
+	}
+	a.mu.Unlock()
+	state, err := json.Marshal(c)
+	if err == nil {
+		err = a.host.Checkpoint(context.WithoutCancel(ctx), state)
+	}
+	if err != nil {
+		a.host.Log().Warn("live sessions will not survive a reload", "error", err)
+	}
+}

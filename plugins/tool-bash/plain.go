@@ -1,0 +1,3 @@
+package toolbash
+
+func plain(output []byte) string { return string(output) }

@@ -1,0 +1,152 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dsh-go/dsh/sdk/api/bashv1"
+)
+
+const (
+	// envMark is the variable by which everything that a command started is known, wherever it has gone.
+	envMark    = "DSH_TASK_MARK"
+	envSession = "DSH_SESSION_ID"
+	// longestArgument is the most that one argument can be on Linux, MAX_ARG_STRLEN, with the byte that ends it.
+	longestArgument = 128 << 10
+	// scriptCommand runs the text on descriptor 3 as -c would. The descriptor is closed for what it runs.
+	scriptCommand = `eval "$(</dev/fd/3)" 3<&-`
+)
+
+// prepare makes the process of a command, or says why there cannot be one. Its error is a status.
+func (e *engine) prepare(command *bashv1.Command) (*Process, error) {
+	dir, err := e.workdir(command)
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	shell, err := exec.LookPath(e.options.Shell)
+	if err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "shell not found: %s: install bash or set the executor's shell",
+			strings.TrimPrefix(err.Error(), "exec: "))
+	}
+	p := &Process{
+		Command: command, Path: shell, Argv: []string{"bash", "-c", command.GetCommand()}, Dir: dir, Attr: sysProcAttr(),
+		Env: append(slices.Clip(slices.Clone(e.env)), "PWD="+dir),
+	}
+	if session := command.GetSessionId(); session != "" {
+		p.Env = append(p.Env, envSession+"="+session)
+	}
+	if len(command.GetCommand()) >= longestArgument {
+		if p.script, err = newScript(command.GetCommand()); err != nil {
+			return nil, status.Errorf(codes.ResourceExhausted, "cannot store a command of %d bytes: %v", len(command.GetCommand()), err)
+		}
+		p.Argv[2] = scriptCommand
+	}
+	if e.options.Policy != nil {
+		if err := e.options.Policy(p); err != nil {
+			p.close()
+			if _, ok := status.FromError(err); ok {
+				return nil, err
+			}
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		}
+	}
+	return p, nil
+}
+
+func (p *Process) close() {
+	if p.script != nil {
+		p.script.Close()
+	}
+}
+
+// check finds what no shell could run.
+func check(command *bashv1.Command) error {
+	switch {
+	case command.GetCommand() == "":
+		return status.Error(codes.InvalidArgument, "the command is empty")
+	case strings.IndexByte(command.GetCommand(), 0) >= 0:
+		return status.Error(codes.InvalidArgument, "the command contains a NUL byte")
+	case strings.IndexByte(command.GetWorkdir(), 0) >= 0 || strings.IndexByte(command.GetSessionCwd(), 0) >= 0:
+		return status.Error(codes.InvalidArgument, "the working directory contains a NUL byte")
+	case strings.IndexByte(command.GetSessionId(), 0) >= 0:
+		return status.Error(codes.InvalidArgument, "the session id contains a NUL byte")
+	}
+	return nil
+}
+
+// workdir returns the directory that a command runs in: absolute, symbolic links kept.
+func (e *engine) workdir(command *bashv1.Command) (string, error) {
+	dir, base := command.GetWorkdir(), command.GetSessionCwd()
+	if base == "" {
+		base = e.options.Cwd
+	}
+	switch {
+	case dir == "":
+		dir = base
+	case !filepath.IsAbs(dir):
+		dir = filepath.Join(base, dir)
+	}
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("working directory is not an absolute path: %s", dir)
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("working directory does not exist: %s", dir)
+	case err != nil:
+		return "", fmt.Errorf("working directory cannot be used: %w", err)
+	case !info.IsDir():
+		return "", fmt.Errorf("working directory is not a directory: %s", dir)
+	}
+	return dir, nil
+}
+
+// secretWords are in the names of variables that commands do not inherit.
+var secretWords = []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"}
+
+// fixedEnv tells programs that nobody sits in front of them.
+var fixedEnv = []string{"NO_COLOR=1", "TERM=dumb", "PAGER=cat", "GIT_PAGER=cat"}
+
+// inheritedEnv returns what commands get of the executor's environment.
+func inheritedEnv(environ, keep []string) []string {
+	var env []string
+	kept := map[string]bool{}
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		switch {
+		case name == "PWD" || name == "OLDPWD" || name == envMark || name == envSession:
+		case slices.Contains(keep, name):
+			kept[name] = true
+			env = append(env, variable)
+		case !isPrivate(name):
+			env = append(env, variable)
+		}
+	}
+	for _, variable := range fixedEnv {
+		if name, _, _ := strings.Cut(variable, "="); !kept[name] {
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
+// isPrivate tells whether a variable is the host's own, may be a secret, or is set anew for a command.
+func isPrivate(name string) bool {
+	upper := strings.ToUpper(name)
+	switch {
+	case strings.HasPrefix(name, "DSH_"), strings.HasPrefix(name, "PLUGIN_"):
+		return true
+	case slices.ContainsFunc(fixedEnv, func(fixed string) bool { return strings.HasPrefix(fixed, name+"=") }):
+		return true
+	}
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(upper, word) })
+}

@@ -1,0 +1,278 @@
+package executor
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/dsh-go/dsh/sdk/api/bashv1"
+	"github.com/dsh-go/dsh/sdk/bash"
+	"github.com/dsh-go/dsh/sdk/events"
+)
+
+const (
+	// noticeLimit is how long the executor tries to tell that a task has ended.
+	noticeLimit = 30 * time.Second
+	// retiredLinger is how long a retired instance keeps a finished task that nobody reads.
+	retiredLinger = time.Minute
+)
+
+// task is a background command and its owner. It is kept after its end.
+type task struct {
+	id      string
+	session string // the owner; empty: open to all
+	text    string // of the command
+	dir     string
+	started time.Time
+	command *command // nil: it could not be started
+	failure *stream  // then it says why
+
+	killed  atomic.Bool // a kill was asked for
+	noticed bool        // its end has been told, or will never be; owned by the engine's mu
+
+	allRead  chan struct{} // closed when it was read after its end
+	readOnce sync.Once
+}
+
+// status is the task's state and, once it has ended, how.
+func (t *task) status() *bashv1.TaskStatus {
+	if t.command == nil {
+		return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED}
+	}
+	select {
+	case <-t.command.done:
+	default:
+		if t.killed.Load() {
+			return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED}
+		}
+		return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_RUNNING}
+	}
+	exit := t.command.exit
+	if exit.GetSignal() != "" {
+		return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED, Exit: exit}
+	}
+	return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_COMPLETED, Exit: exit}
+}
+
+func (t *task) ended() bool {
+	if t.command == nil {
+		return true
+	}
+	select {
+	case <-t.command.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// read returns what came since the last read.
+func (t *task) read() *bashv1.ReadResponse {
+	ended := t.ended() // before the output: what is reported as ended is complete
+	r := &bashv1.ReadResponse{Status: t.status()}
+	if t.command == nil {
+		r.Stderr, _ = t.failure.next()
+	} else {
+		var dropped bool
+		r.Stdout, dropped = t.command.stdout.next()
+		t.noteDrop(r, &t.command.stdout.stream, dropped)
+		r.Stderr, dropped = t.command.stderr.next()
+		t.noteDrop(r, &t.command.stderr.stream, dropped)
+	}
+	if ended {
+		t.readOnce.Do(func() { close(t.allRead) })
+	}
+	return r
+}
+
+func (t *task) noteDrop(r *bashv1.ReadResponse, s *stream, dropped bool) {
+	if dropped {
+		r.Dropped = true
+		r.SpillPaths = append(r.SpillPaths, s.spillPath())
+	}
+}
+
+// describe is the task as List shows it.
+func (t *task) describe() *bashv1.Task {
+	d := &bashv1.Task{
+		Id: t.id, SessionId: t.session, Command: t.text, Cwd: t.dir, Status: t.status(), Started: timestamppb.New(t.started),
+	}
+	if t.command == nil {
+		d.Ended = d.GetStarted()
+		return d
+	}
+	d.Pid = int64(t.command.pid)
+	if t.ended() {
+		d.Ended = timestamppb.New(t.command.ended)
+	}
+	return d
+}
+
+// startTask starts a command in the background. What goes wrong once the command is known becomes the task's output.
+func (e *engine) startTask(ctx context.Context, command *bashv1.Command) (string, error) {
+	if err := check(command); err != nil {
+		return "", err
+	}
+	id, err := e.Claim(ctx, bash.Seam, bash.TaskPrefix)
+	if err != nil {
+		return "", status.Errorf(status.Code(err), "claim an id for a background task: %s", status.Convert(err).Message())
+	}
+	t := &task{
+		id: id, session: command.GetSessionId(), text: command.GetCommand(), started: time.Now(), allRead: make(chan struct{}),
+	}
+	e.launching.RLock()
+	defer e.launching.RUnlock()
+	if e.closed {
+		_ = e.Release(context.WithoutCancel(ctx), bash.Seam, id)
+		return "", e.stopping()
+	}
+	p, err := e.prepare(command)
+	if err == nil {
+		t.dir = p.Dir
+		t.command, err = e.launch(p, 0, nil)
+	}
+	if err != nil {
+		text := []byte(status.Convert(err).Message() + "\n")
+		t.failure = &stream{limit: len(text)}
+		t.failure.write(text)
+		t.failure.finish()
+	}
+	e.mu.Lock()
+	e.tasks[t.id] = t
+	e.order = append(e.order, t)
+	e.mu.Unlock()
+	e.work.Go(func() { e.follow(t) })
+	return id, nil
+}
+
+// find returns a task to a session that may see it.
+func (e *engine) find(id, session string) (*task, error) {
+	e.mu.Lock()
+	t := e.tasks[id]
+	e.mu.Unlock()
+	switch {
+	case t == nil:
+		return nil, status.Errorf(codes.NotFound, "unknown bash task %q", id)
+	case t.session != "" && t.session != session:
+		return nil, status.Errorf(codes.PermissionDenied, "task %s belongs to another session", id)
+	}
+	return t, nil
+}
+
+// follow waits for the task's end, tells it, and forgets the oldest finished tasks when there are too many.
+func (e *engine) follow(t *task) {
+	if t.command != nil {
+		<-t.command.done
+	}
+	e.publishEnd(t)
+	e.mu.Lock()
+	t.noticed = true
+	e.finished++
+	retired, forgotten := e.retired, e.forgetTasks()
+	e.mu.Unlock()
+	for _, old := range forgotten {
+		e.release(old)
+		if old.command != nil {
+			old.command.stdout.removeSpill()
+			old.command.stderr.removeSpill()
+		}
+	}
+	if retired {
+		e.linger(t)
+	}
+}
+
+// forgetTasks removes the oldest finished tasks that are too many from what the engine keeps and returns them. mu is held.
+func (e *engine) forgetTasks() (forgotten []*task) {
+	e.order = slices.DeleteFunc(e.order, func(t *task) bool {
+		if e.finished <= keptTasks || !t.noticed {
+			return false
+		}
+		e.finished--
+		delete(e.tasks, t.id)
+		forgotten = append(forgotten, t)
+		return true
+	})
+	return forgotten
+}
+
+// retire lets go of the finished tasks, one by one as they are read.
+func (e *engine) retire() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.retired = true
+	for _, t := range e.order {
+		if t.noticed {
+			e.work.Go(func() { e.linger(t) })
+		}
+	}
+}
+
+// linger releases a finished task of a retired instance when it has been read, or when nobody has for a while: the instance stays no
+// longer than its tasks are of use.
+func (e *engine) linger(t *task) {
+	limit := time.NewTimer(retiredLinger)
+	defer limit.Stop()
+	select {
+	case <-t.allRead:
+	case <-limit.C:
+	case <-e.Done().Done():
+		return
+	}
+	e.release(t)
+}
+
+// publishEnd tells everybody that the task has ended, unless that is so because the instance is being deactivated.
+func (e *engine) publishEnd(t *task) {
+	data, err := proto.Marshal(&bashv1.TaskFinished{TaskId: t.id, SessionId: t.session, Status: t.status()})
+	if err != nil {
+		e.Log().Error("task's end was not published", "task", t.id, "error", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.Done(), noticeLimit)
+	defer cancel()
+	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
+		err = events.Publish(ctx, e.Conn(), bash.TopicTaskFinished, bash.FinishedKey(t.id), data)
+		if err == nil {
+			return
+		}
+		if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
+			break
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+		}
+		wait.Stop()
+	}
+	if e.Done().Err() == nil {
+		e.Log().Warn("task's end was not published", "task", t.id, "error", err)
+	}
+}
+
+// release ends the task's claim. To do so twice is harmless.
+func (e *engine) release(t *task) {
+	ctx, cancel := context.WithTimeout(e.Done(), noticeLimit)
+	defer cancel()
+	if err := e.Release(ctx, bash.Seam, t.id); err != nil && e.Done().Err() == nil {
+		e.Log().Warn("claim was not released", "task", t.id, "error", err)
+	}
+}
+
+// kill ends the task and reports whether it was running.
+func (t *task) kill() bool {
+	if t.ended() || hasEnded(t.command.pid) {
+		return false
+	}
+	t.killed.Store(true)
+	t.command.requestKill()
+	return true
+}
