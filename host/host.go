@@ -376,12 +376,15 @@ func (h *Host) start(r *row) {
 	h.do(func() error {
 		return i.start(h.starts, argv, pluginEnv(h.options.Env, r.Env))
 	}, func(err error) {
-		if err != nil {
+		switch {
+		case err != nil && h.stopping: // it was given up, whatever its error
+			h.end(r)
+		case err != nil:
 			h.fail(r, err)
-			return
+		default:
+			r.phase = pending
+			h.watch(r, i)
 		}
-		r.phase = pending
-		h.watch(r, i)
 	})
 }
 
@@ -414,6 +417,8 @@ func (h *Host) activate(r *row) {
 	}, func(err error) {
 		switch {
 		case r.phase != activating: // it died meanwhile
+		case err != nil && h.stopping:
+			h.end(r)
 		case err != nil:
 			h.fail(r, err)
 		default:

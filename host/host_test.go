@@ -111,7 +111,11 @@ func (b *testBash) Run(stream grpc.BidiStreamingServer[bashv1.RunRequest, bashv1
 			return err
 		}
 		<-stream.Context().Done()
-		return os.WriteFile(rest, []byte(context.Cause(stream.Context()).Error()), 0o600)
+		err := context.Cause(stream.Context())
+		if err := os.WriteFile(rest, []byte(err.Error()), 0o600); err != nil {
+			return err
+		}
+		return status.FromContextError(err).Err()
 	case "claim":
 		key, err := b.c.Claim(stream.Context(), bashSeam, "bash")
 		if err != nil {

@@ -53,24 +53,25 @@ func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
 	go options.Stdio.Run(ctx, stdin) // a read of stdin cannot be interrupted: it may end with the process
 
 	var failure error
-	stop := h.Stop
 	settled, inputEnded, outputSettled := h.Settled(), options.Stdio.Ended(), options.Stdio.Settled()
+	stop := func() {
+		h.Stop()
+		settled, inputEnded, outputSettled = nil, nil, nil
+	}
 	for {
 		select {
 		case <-settled:
 			settled = nil
-			failure = nothingActive(h.Status())
-			if failure != nil || inputEnded == nil && !canLease(h.Status()) {
-				h.Stop()
+			if failure = nothingActive(h.Status()); failure != nil || inputEnded == nil && !canLease(h.Status()) {
+				stop()
 			}
 		case <-inputEnded:
 			inputEnded = nil
 			if settled == nil && !canLease(h.Status()) {
-				h.Stop()
+				stop()
 			}
 		case <-outputSettled:
-			outputSettled = nil
-			h.Stop()
+			stop()
 		case <-signals:
 			stop()
 			stop = h.Kill

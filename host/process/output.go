@@ -116,14 +116,13 @@ type tail struct {
 	data  []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *tail) write(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.data = append(t.data, p[max(0, len(p)-t.limit):]...)
 	if extra := len(t.data) - t.limit; extra > 0 {
 		t.data = append(t.data[:0], t.data[extra:]...)
 	}
-	return len(p), nil
 }
 
 // lastLines joins the last lines. A panic is shown by its head alone: what follows it is stack. Of log entries only the message counts.

@@ -123,10 +123,7 @@ func (p *Process) PID() int { return p.runner.processID() }
 func (p *Process) Exited() <-chan struct{} { return p.runner.done }
 
 // Report says how the process ended, with the last lines it wrote to stderr. It waits for the end.
-func (p *Process) Report() string {
-	<-p.runner.done
-	return p.runner.report()
-}
+func (p *Process) Report() string { return p.runner.report() }
 
 // Stop ends the process: go-plugin's shutdown, then SIGKILL to its group. It returns when the process is gone.
 func (p *Process) Stop() {

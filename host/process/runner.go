@@ -33,8 +33,9 @@ type processRunner struct {
 	stdout, stderr *os.File // our ends
 	errors         *tail
 	log            hclog.Logger
-	liveness       *os.File // our end; the process sees the other one end when we are gone
+	liveness       *os.File      // our end; the process sees the other one end when we are gone
 	done           chan struct{} // closed when the process has ended
+	drained        chan struct{} // closed when its stderr has been read to the end, or given up
 	state          *os.ProcessState
 
 	mu     sync.Mutex
@@ -46,7 +47,7 @@ func newRunner(spec Spec) *processRunner {
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
 	cmd.Env = append(append([]string{}, spec.Env...), api.EnvHostPID+"="+strconv.Itoa(os.Getpid()), api.EnvLivenessFD+"=3")
 	cmd.SysProcAttr = childAttributes()
-	return &processRunner{cmd: cmd, errors: &tail{limit: stderrKept}, log: spec.Log, done: make(chan struct{})}
+	return &processRunner{cmd: cmd, errors: &tail{limit: stderrKept}, log: spec.Log, done: make(chan struct{}), drained: make(chan struct{})}
 }
 
 // Start implements runner.Runner.
@@ -58,6 +59,7 @@ func (r *processRunner) Start(context.Context) (err error) {
 				f.Close()
 			}
 			close(r.done)
+			close(r.drained)
 		}
 	}()
 	pipe := func() (ours, theirs *os.File) {
@@ -145,8 +147,10 @@ func (r *processRunner) exited() bool {
 	}
 }
 
-// report says how the process ended and what it last wrote.
+// report says how the process ended and what it last wrote. It waits for both.
 func (r *processRunner) report() string {
+	<-r.done
+	<-r.drained
 	how := "never started"
 	if r.state != nil {
 		how = r.state.String()
@@ -167,12 +171,26 @@ func (r *processRunner) Stdout() io.ReadCloser {
 	return &handshakeReader{file: untilDeadline{r.stdout}, rest: printLog{log: r.log}}
 }
 
-// Stderr implements runner.Runner.
+// Stderr implements runner.Runner. go-plugin asks for it once and reads it to its end.
 func (r *processRunner) Stderr() io.ReadCloser {
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.TeeReader(untilDeadline{r.stderr}, r.errors), r.stderr}
+	return &stderrReader{untilDeadline{r.stderr}, r.errors, r.drained}
+}
+
+// stderrReader keeps the end of what passes.
+type stderrReader struct {
+	io.ReadCloser
+	kept *tail
+	end  chan struct{}
+}
+
+func (s *stderrReader) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.kept.write(p[:n])
+	if err != nil && s.end != nil {
+		close(s.end)
+		s.end = nil
+	}
+	return n, err
 }
 
 // Name implements runner.Runner.

@@ -47,12 +47,12 @@ func forward(in grpc.ServerStream, method string, t *Target, md metadata.MD) err
 	defer cancel()
 	out, err := t.Conn.NewStream(ctx, anyStream, method, grpc.ForceCodecV2(newPassThrough()))
 	if err != nil {
-		return t.explain(ctx, err)
+		return t.explain(in.Context(), err)
 	}
 	// It ends when this handler returns, at the latest: the caller's stream is over then. Nothing can wait for it before.
 	go forwardRequests(in, out, cancel)
 	if err := forwardResponses(in, out); err != nil {
-		return t.explain(ctx, err)
+		return t.explain(in.Context(), err)
 	}
 	return nil
 }

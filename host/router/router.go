@@ -166,9 +166,11 @@ func outgoing(in metadata.MD, caller string) metadata.MD {
 	return out
 }
 
-// explain replaces the error of a broken connection by how the provider died.
+// explain replaces the error of a broken connection by how the provider died. ctx is the caller's.
 func (t *Target) explain(ctx context.Context, err error) error {
-	if status.Code(err) != codes.Unavailable || t.Exited == nil {
+	code := status.Code(err)
+	closed := code == codes.Canceled && ctx.Err() == nil // the connection was closed under the call
+	if code != codes.Unavailable && !closed {
 		return err
 	}
 	timer := time.NewTimer(reportWait)
@@ -178,6 +180,9 @@ func (t *Target) explain(ctx context.Context, err error) error {
 		return status.Errorf(codes.Unavailable, "row %q died during the call: %s", t.Row, t.Report())
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+	if closed {
+		return status.Errorf(codes.Unavailable, "row %q stopped during the call", t.Row)
 	}
 	return err
 }

@@ -33,6 +33,8 @@ import (
 // Config is the row's configuration.
 type Config struct {
 	AgentInfo AgentInfo `json:"agentInfo" jsonschema:"how dsh introduces itself to the editor"`
+	// CancelLimitMs is for plugins that do not settle: nothing else makes a cancelled prompt wait.
+	CancelLimitMs int `json:"cancelLimitMs" jsonschema:"how long a cancelled turn may take to stop, in milliseconds; then its prompt is answered all the same"`
 }
 
 // AgentInfo is how dsh introduces itself.
@@ -48,7 +50,7 @@ func Plugin() *sdk.Plugin {
 		Name:    "acp",
 		Version: version(),
 		Injects: []sdk.Injection{stdio.Seam.Required(), agents.Seam.Required()},
-	}, Config{AgentInfo: AgentInfo{Name: "dsh", Version: version()}}, activate)
+	}, Config{AgentInfo: AgentInfo{Name: "dsh", Version: version()}, CancelLimitMs: 30000}, activate)
 }
 
 func activate(c *sdk.Context, config Config) error {

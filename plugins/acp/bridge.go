@@ -18,9 +18,7 @@ import (
 )
 
 const (
-	// forceAfter is how long a cancelled turn has to settle before its prompt is answered all the same.
-	forceAfter = 30 * time.Second
-	// settleLimit is the same when the editor has gone or the host stops: the process has a second.
+	// settleLimit is how long cancelled turns have to settle when the editor has gone or the host stops: the process has a second.
 	settleLimit = 650 * time.Millisecond
 	// handoverLimit is how long requests in flight may take when a successor waits.
 	handoverLimit = 5 * time.Second
@@ -42,13 +40,15 @@ var (
 // bridge is the connection to one editor. mu guards what the reader, the mailboxes and the wind-down share; it is held for a few
 // instructions at a time, never during I/O.
 type bridge struct {
-	c      *sdk.Context
-	log    hclog.Logger
-	info   AgentInfo
-	agents *agents.Client
-	lease  *stdio.Lease
-	saved  state    // what the instance before left
-	dealt  []uint64 // lines that come again but are dealt with; the reader's
+	c    *sdk.Context
+	log  hclog.Logger
+	info AgentInfo
+	// cancelLimit is how long a cancelled turn has to settle before its prompt is answered all the same.
+	cancelLimit time.Duration
+	agents      *agents.Client
+	lease       *stdio.Lease
+	saved       state    // what the instance before left
+	dealt       []uint64 // lines that come again but are dealt with; the reader's
 
 	out      context.Context // for answers; ends last
 	closeOut context.CancelFunc
@@ -76,8 +76,12 @@ type bridge struct {
 }
 
 func newBridge(c *sdk.Context, config Config) (*bridge, error) {
+	if config.CancelLimitMs <= 0 {
+		return nil, fmt.Errorf("config: cancelLimitMs must be positive, got %d", config.CancelLimitMs)
+	}
 	b := &bridge{
-		c: c, log: c.Log(), info: config.AgentInfo, agents: agents.NewClient(c.Conn()),
+		c: c, log: c.Log(), info: config.AgentInfo, cancelLimit: time.Duration(config.CancelLimitMs) * time.Millisecond,
+		agents:    agents.NewClient(c.Conn()),
 		inputOver: make(chan struct{}), gone: make(chan struct{}), replies: make(chan func(), maxReplies),
 		dirty: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 		sessions: map[string]*session{}, prompts: map[*prompt]struct{}{},

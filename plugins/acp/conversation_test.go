@@ -1,7 +1,9 @@
 package acp_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,23 +198,266 @@ func TestPromptAndCancelInOneWrite(t *testing.T) {
 }
 
 func TestCancelBeforeThePromptIsSentMakesItACancelledOne(t *testing.T) {
-	e := newEditor(t, say)
-	loading := make(chan struct{})
-	e.open()
+	e := newEditor(t, say).open()
 	e.send(sessionLine("1", "session/close", "s1"))
 	e.expect(resultLine("1", "{}"))
-	e.agents.accept = func(*agentsv1.PromptRequest) { <-loading }
+	loading := make(chan struct{})
+	e.agents.load = func() { <-loading }
+	e.send(sessionLine("2", "session/load", "s1"), promptLine("3", "s1", "late"), cancelLine("s1"))
+	e.quiet() // the reader has seen all of them
 	close(loading)
-	e.stdio.change(func() { e.stdio.paused = true }) // holds back the load's answer, and with it the mailbox
-	e.send(sessionLine("2", "session/load", "s1"), promptLine("3", "s1", "late"), cancelLine("s1"), `{"jsonrpc":"2.0","id":4,"method":"authenticate"}`)
-	e.waitFor("all lines are acknowledged", func() bool { return len(e.stdio.pending) <= 4 })
-	e.waitForCall("Load s1")
-	e.stdio.change(func() { e.stdio.paused = false })
-	seen := map[string]bool{}
-	for range 3 {
-		seen[e.next()] = true
+	e.expect(resultLine("2", "{}"), stopLine("3", "cancelled"))
+	e.waitForCall("Prompt s1 late cancelled=true")
+	e.quiet()
+}
+
+func TestCancelWhileThePromptIsBeingAccepted(t *testing.T) {
+	e := newEditor(t, hang).open()
+	accepting, asked := make(chan struct{}), make(chan struct{})
+	e.agents.accept = func(*agentsv1.PromptRequest) { close(asked); <-accepting }
+	e.send(promptLine("1", "s1", "hang"))
+	<-asked
+	e.send(cancelLine("s1"))
+	e.quiet()
+	close(accepting)
+	for frame := e.next(); frame != stopLine("1", "cancelled"); frame = e.next() {
+		if frame != messageLine("s1", "working") {
+			t.Fatalf("got %s", frame)
+		}
 	}
-	if !seen[resultLine("2", "{}")] || !seen[stopLine("3", "cancelled")] || !seen[resultLine("4", "{}")] {
-		t.Fatalf("got %v", seen)
+	e.waitForCall("Prompt s1 hang cancelled=false")
+	e.waitForCall("Cancel s1")
+}
+
+func TestCancelThatDoesNotSettleIsForced(t *testing.T) {
+	stuck := make(chan struct{})
+	e := newEditor(t, func(t *fakeTurn) agents.TurnEnd {
+		t.emit(bash("c1", t.s.cwd))
+		t.emit(&agents.ToolStart{CallID: "c1"})
+		<-stuck
+		return agents.TurnEnd{Reason: agents.ReasonAborted}
+	})
+	t.Cleanup(func() { close(stuck) })
+	e.config = map[string]any{"cancelLimitMs": 50}
+	e.open()
+	e.send(promptLine("1", "s1", "go"))
+	e.expect(bashCard("s1", "c1", e.cwd), runningCard("s1", "c1"))
+	e.send(cancelLine("s1"))
+	e.expect(exitedCard("s1", "c1", "failed", "null", "null"), stopLine("1", "cancelled"))
+	e.quiet()
+}
+
+func TestCancelTouchesItsOwnSessionOnly(t *testing.T) {
+	e := newEditor(t, hang).open()
+	e.newSession("s2")
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.send(promptLine("2", "s2", "hang"))
+	e.expect(messageLine("s2", "working"))
+	e.send(cancelLine("s2"))
+	e.expect(stopLine("2", "cancelled"))
+	e.quiet()
+	e.send(cancelLine("s1"))
+	e.expect(stopLine("1", "cancelled"))
+}
+
+func bash(id, cwd string) *agents.ToolCall {
+	return &agents.ToolCall{CallID: id, Name: "bash", Arguments: `{"command":"go"}`, Presentation: agents.Presentation{
+		Title: "Go — go", Kind: "execute", RawInput: json.RawMessage(`"go"`), Terminal: &agents.Terminal{Cwd: cwd},
+	}}
+}
+
+func bashCard(session, id, cwd string) string {
+	return updateLine(session, `{"sessionUpdate":"tool_call","content":[{"type":"terminal","terminalId":"`+id+`"}],"toolCallId":"`+id+
+		`","title":"Go — go","kind":"execute","status":"pending","rawInput":"go","_meta":{"terminal_info":{"terminal_id":"`+id+`","cwd":"`+cwd+`"}}}`)
+}
+
+func runningCard(session, id string) string {
+	return updateLine(session, `{"sessionUpdate":"tool_call_update","toolCallId":"`+id+`","status":"in_progress"}`)
+}
+
+func outputCard(session, id, data string) string {
+	return updateLine(session, `{"sessionUpdate":"tool_call_update","toolCallId":"`+id+
+		`","_meta":{"terminal_output":{"terminal_id":"`+id+`","data":"`+data+`"}}}`)
+}
+
+func exitedCard(session, id, status, code, signal string) string {
+	return updateLine(session, `{"sessionUpdate":"tool_call_update","toolCallId":"`+id+`","status":"`+status+
+		`","_meta":{"terminal_exit":{"terminal_id":"`+id+`","exit_code":`+code+`,"signal":`+signal+`}}}`)
+}
+
+// command runs a bash call that prints, and says a line.
+func command(t *fakeTurn) agents.TurnEnd {
+	id, exit := t.callID(), 5
+	t.emit(&agents.StepStart{})
+	t.emit(&agents.AssistantChunk{Reasoning: "hm"})
+	t.emit(bash(id, t.s.cwd))
+	t.emit(&agents.ToolStart{CallID: id})
+	t.emit(&agents.ToolOutput{CallID: id, Text: "one\n"})
+	t.emit(&agents.ToolOutput{CallID: id, Text: "two\n"})
+	t.emit(&agents.ToolResult{CallID: id, Content: []agents.Content{{Type: "text", Text: "one\ntwo\n[exit code: 5]"}}, Exit: &agents.Exit{Code: &exit}})
+	t.emit(&agents.StepEnd{})
+	t.emit(&agents.StepStart{})
+	t.emit(&agents.AssistantChunk{Text: "done"})
+	t.emit(&agents.AssistantMessage{Text: "done"})
+	t.emit(&agents.StepEnd{})
+	return agents.TurnEnd{Reason: agents.ReasonCompleted}
+}
+
+func commandFrames(session, id, cwd string) []string {
+	return []string{
+		updateLine(session, `{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"hm"}}`),
+		bashCard(session, id, cwd), runningCard(session, id), outputCard(session, id, `one\n`), outputCard(session, id, `two\n`),
+		exitedCard(session, id, "completed", "5", "null"), messageLine(session, "done"),
 	}
+}
+
+func TestLoadShowsWhatWasShownLive(t *testing.T) {
+	e := newEditor(t, command).open()
+	e.send(promptLine("1", "s1", "run"))
+	e.expect(append(commandFrames("s1", "c3", e.cwd), stopLine("1", "end_turn"))...)
+	e.send(sessionLine("2", "session/close", "s1"), sessionLine("3", "session/load", "s1"), promptLine("4", "s1", "again"))
+	e.expect(resultLine("2", "{}"))
+	e.expect(updateLine("s1", `{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"run"}}`))
+	e.expect(append(commandFrames("s1", "c3", e.cwd), resultLine("3", "{}"))...)
+	e.expect(append(commandFrames("s1", "c18", e.cwd), stopLine("4", "end_turn"))...)
+	e.quiet()
+}
+
+func TestResumeShowsNothing(t *testing.T) {
+	e := newEditor(t, say).open()
+	e.send(promptLine("1", "s1", "hello"))
+	e.expect(messageLine("s1", "hello"), stopLine("1", "end_turn"))
+	e.send(sessionLine("2", "session/close", "s1"), sessionLine("3", "session/resume", "s1"))
+	e.expect(resultLine("2", "{}"), resultLine("3", "{}"))
+	e.send(promptLine("4", "s1", "hello"))
+	e.expect(messageLine("s1", "hello"), stopLine("4", "end_turn"))
+}
+
+func TestTwoLoadsAtOnce(t *testing.T) {
+	e := newEditor(t, say).open()
+	e.send(sessionLine("1", "session/close", "s1"))
+	e.expect(resultLine("1", "{}"))
+	loading := make(chan struct{})
+	e.agents.load = func() { <-loading }
+	e.send(sessionLine("2", "session/load", "s1"), sessionLine("3", "session/resume", "s1"))
+	e.expect(errorLine("3", "-32602", "session s1 is already loaded"))
+	close(loading)
+	e.expect(resultLine("2", "{}"))
+}
+
+func TestLoadOfAStoredSessionThatCannotBeUsed(t *testing.T) {
+	e := newEditor(t, say).open()
+	e.send(sessionLine("1", "session/close", "s1"))
+	e.expect(resultLine("1", "{}"))
+	e.agents.change(func() { e.agents.sessions["s1"].cwd = "" })
+	for range 2 {
+		e.send(sessionLine("2", "session/load", "s1"))
+		e.expect(errorLine("2", "-32602", "session s1 has no absolute cwd"))
+	}
+	e.send(promptLine("3", "s1", "hello"))
+	e.expect(errorLine("3", "-32002", "unknown session: s1"))
+}
+
+func TestCloseEndsTheTurnAndNothingFollows(t *testing.T) {
+	e := newEditor(t, hang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.send(sessionLine("2", "session/close", "s1"), promptLine("3", "s1", "closed"), sessionLine("4", "session/close", "s1"))
+	got := map[string]int{}
+	for i := range 4 {
+		got[e.next()] = i
+	}
+	for _, want := range []string{errorLine("3", "-32002", "unknown session: s1"), errorLine("4", "-32002", "unknown session: s1")} {
+		if _, ok := got[want]; !ok {
+			t.Fatalf("got %v, want %s", got, want)
+		}
+	}
+	if got[stopLine("1", "cancelled")] > got[resultLine("2", "{}")] || got[stopLine("1", "cancelled")]+got[resultLine("2", "{}")] == 0 {
+		t.Fatalf("got %v", got)
+	}
+	e.quiet()
+}
+
+func TestDeleteEndsTheTurnAndIsIdempotent(t *testing.T) {
+	e := newEditor(t, hang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.send(sessionLine("2", "session/delete", "s1"))
+	e.expect(stopLine("1", "cancelled"), resultLine("2", "{}"))
+	e.send(sessionLine("3", "session/delete", "s1"))
+	e.expect(resultLine("3", "{}"))
+	e.send(sessionLine("4", "session/load", "s1"))
+	e.expect(errorLine("4", "-32002", "unknown session: s1"))
+}
+
+func TestListPagesNewestFirst(t *testing.T) {
+	e := newEditor(t, say).open()
+	for _, id := range []string{"s2", "s3"} {
+		e.newSession(id)
+	}
+	listed := func(id string) string {
+		return `{"sessionId":"` + id + `","cwd":"` + e.cwd + `","title":"title of ` + id + `","updatedAt":"2023-11-14T22:13:20Z"}`
+	}
+	e.send(`{"jsonrpc":"2.0","id":1,"method":"session/list"}`)
+	e.expect(resultLine("1", `{"sessions":[`+listed("s3")+`,`+listed("s2")+`],"nextCursor":"s2"}`))
+	e.send(`{"jsonrpc":"2.0","id":2,"method":"session/list","params":{"cursor":"s2"}}`)
+	e.expect(resultLine("2", `{"sessions":[`+listed("s1")+`]}`))
+	e.send(`{"jsonrpc":"2.0","id":3,"method":"session/list","params":{"cwd":"/nowhere","cursor":null}}`)
+	e.expect(resultLine("3", `{"sessions":[]}`))
+}
+
+func TestContentOfAPromptIsPassedOnWhole(t *testing.T) {
+	e := newEditor(t, say).open()
+	e.send(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"a","annotations":null},` +
+		`{"type":"resource_link","uri":"file:///l","name":"l","size":3},{"type":"resource","resource":{"uri":"file:///r","mimeType":"text/plain","text":"body"}}]}}`)
+	e.expect(messageLine("s1", "a"), stopLine("1", "end_turn"))
+	want := []agents.ContentBlock{
+		{Type: "text", Text: "a"}, {Type: "resource_link", URI: "file:///l", Name: "l"},
+		{Type: "resource", URI: "file:///r", MimeType: "text/plain", Text: "body"},
+	}
+	if got := e.agents.sessions["s1"].log[2].Data.(*agents.UserMessage).Content; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestASlowSessionDelaysNoOther(t *testing.T) {
+	e := newEditor(t, sayOrHang).open()
+	e.newSession("s2")
+	loading := make(chan struct{})
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.send(sessionLine("2", "session/close", "s2"))
+	e.expect(resultLine("2", "{}"))
+	e.agents.load = func() { <-loading }
+	e.send(sessionLine("3", "session/load", "s2"))
+	e.newSession("s3")
+	e.send(promptLine("4", "s3", "hello"))
+	e.expect(messageLine("s3", "hello"), stopLine("4", "end_turn"))
+	close(loading)
+	e.expect(resultLine("3", "{}"))
+}
+
+// The agent crashes and comes back: the running turn fails with the reason, the session is loaded again for the next one.
+func TestAgentCrash(t *testing.T) {
+	e := newEditor(t, sayOrHang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.agents.change(func() { e.agents.broken = true; e.agents.sessions["s1"].live = false })
+	e.expect(errorLine("1", "-32603", `turn failed: plugin \"agent\" died: signal: killed`))
+	e.agents.change(func() { e.agents.broken = false; e.agents.sessions["s1"].live = false })
+	e.send(promptLine("2", "s1", "hello"))
+	e.expect(messageLine("s1", "hello"), stopLine("2", "end_turn"))
+	e.quiet()
+}
+
+func TestAgentIsReplacedInTheMiddleOfATurn(t *testing.T) {
+	e := newEditor(t, hang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.agents.load = func() { e.agents.change(func() { e.agents.broken = false }) }
+	e.agents.change(func() { e.agents.broken = true })
+	e.waitForCall("Subscribe s1 after 5 follow=true")
+	e.send(cancelLine("s1"))
+	e.expect(stopLine("1", "cancelled"))
 }

@@ -190,3 +190,13 @@ func (e *editor) waitForCall(call string) {
 func (e *editor) retire(reason pluginv1.RetireRequest_Reason) {
 	e.bridge.Retire(reason)
 }
+
+// hostWith is a host that has only a checkpoint.
+func hostWith(t *testing.T, checkpoint []byte) *plugintest.Host {
+	t.Helper()
+	h := &plugintest.Host{}
+	if _, err := h.Checkpoint(t.Context(), &pluginv1.CheckpointRequest{State: checkpoint}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

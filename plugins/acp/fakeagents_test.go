@@ -22,6 +22,8 @@ type fakeAgents struct {
 	turn func(t *fakeTurn) agents.TurnEnd
 	// accept, when set, is called before a prompt is accepted.
 	accept func(*agentsv1.PromptRequest)
+	// load, when set, is called by each Load.
+	load func()
 
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -65,6 +67,13 @@ func (t *fakeTurn) emit(data agents.Data) {
 	t.a.change(func() { t.s.append(data) })
 }
 
+// callID is unique within the session.
+func (t *fakeTurn) callID() string {
+	t.a.mu.Lock()
+	defer t.a.mu.Unlock()
+	return fmt.Sprintf("c%d", len(t.s.log))
+}
+
 func (s *fakeSession) append(data agents.Data) {
 	s.log = append(s.log, agents.Event{Seq: uint64(len(s.log) + 1), Time: time.Unix(1700000000, 0), Data: data})
 }
@@ -97,6 +106,9 @@ func (a *fakeAgents) Create(_ context.Context, r *agentsv1.CreateRequest) (*agen
 
 func (a *fakeAgents) Load(_ context.Context, r *agentsv1.LoadRequest) (*agentsv1.LoadResponse, error) {
 	a.note("Load %s", r.GetSessionId())
+	if a.load != nil {
+		a.load()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.sessions[r.GetSessionId()]

@@ -53,14 +53,14 @@ func (b *bridge) cancel(p *prompt) {
 		return
 	}
 	p.cancelled = true
-	p.force = time.AfterFunc(forceAfter, func() { p.stop(errForced) })
+	p.force = time.AfterFunc(b.cancelLimit, func() { p.stop(errForced) })
 	if p.accepted {
 		b.running.Go(p.sendCancel)
 	}
 }
 
 func (p *prompt) sendCancel() {
-	ctx, cancel := context.WithTimeout(p.b.work, forceAfter)
+	ctx, cancel := context.WithTimeout(p.b.work, p.b.cancelLimit)
 	defer cancel()
 	if err := p.b.agents.Cancel(ctx, p.session.id, p.id); err != nil && ctx.Err() == nil {
 		p.b.log.Warn("a turn could not be cancelled", "session", p.session.id, "error", err)

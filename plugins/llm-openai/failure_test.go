@@ -143,14 +143,12 @@ func TestAFailureThatPassesIsNotNoticed(t *testing.T) {
 		{"cut before the first chunk", inTurn(stream(""), good), nil, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // a bubble's clock begins then
 			var at []time.Duration
-			var first time.Time
-			timed := func(w http.ResponseWriter, r *http.Request) {
-				at = append(at, time.Since(first))
+			e := &endpoint{dialErr: tt.dialErr, handler: func(w http.ResponseWriter, r *http.Request) {
+				at = append(at, time.Since(begin))
 				tt.handler(w, r)
-			}
-			e := &endpoint{handler: timed, dialErr: tt.dialErr}
-			first = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when a bubble's clock begins
+			}}
 			o := e.generate(t, nil, nil)
 			if o.err != nil || !slices.Equal(o.events, []string{"text hi"}) {
 				t.Fatalf("got %q, %v", o.events, o.err)

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
@@ -33,8 +32,6 @@ type endpoint struct {
 	mu       sync.Mutex
 	dials    int
 	requests []recorded
-	at       []time.Duration // when the attempts came, since the first
-	first    time.Time
 }
 
 type recorded struct {
@@ -139,7 +136,6 @@ func (e *endpoint) generateIn(t *testing.T, ctx context.Context, change func(*Co
 }
 
 func (e *endpoint) dial(l *pipeListener) (net.Conn, error) {
-	e.attempt()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dials++
@@ -149,15 +145,6 @@ func (e *endpoint) dial(l *pipeListener) (net.Conn, error) {
 	client, server := net.Pipe()
 	l.conns <- server
 	return client, nil
-}
-
-func (e *endpoint) attempt() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.first.IsZero() {
-		e.first = time.Now()
-	}
-	e.at = append(e.at, time.Since(e.first))
 }
 
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {

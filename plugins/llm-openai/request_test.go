@@ -91,7 +91,7 @@ func TestOptionsOnTheWire(t *testing.T) {
 	if got.url != "/api/chat/completions?api-version=7" || got.header.Get("Authorization") != "Bearer key-from-a-file" || got.header.Get("X-Title") != "dsh" {
 		t.Errorf("%s with %v", got.url, got.header)
 	}
-	same(t, "body", got.body, `{"model":"other","messages":null,"stream":true,"stream_options":null,"max_tokens":100,"temperature":0,"thinking":{"type":"disabled"},"a.b":1}`)
+	same(t, "body", got.body, `{"model":"other","stream":true,"stream_options":null,"max_tokens":100,"temperature":0,"thinking":{"type":"disabled"},"a.b":1}`)
 }
 
 func TestTheSchemaKeepsItsOrder(t *testing.T) {

@@ -32,5 +32,8 @@ func (n notifier) taskFinished(ctx context.Context, event *events.Event) error {
 }
 
 func noticeText(f *bashv1.TaskFinished) string {
+	if f.GetLost() != "" {
+		return f.GetLost()
+	}
 	return fmt.Sprintf("background bash task %s finished %s. Read its output with bash_output.", f.GetTaskId(), statusText(f.GetStatus()))
 }

@@ -98,17 +98,19 @@ func finished(t *testing.T, f *bashv1.TaskFinished) []byte {
 func TestTheOwnerOfATaskIsToldThatItHasEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		status *bashv1.TaskStatus
+		lost   string
 		want   string
 	}{
-		"completed": {&bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_COMPLETED, Exit: &bashv1.Exit{}},
+		"completed": {&bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_COMPLETED, Exit: &bashv1.Exit{}}, "",
 			"background bash task bash-5 finished [status: completed, exit code: 0]. Read its output with bash_output."},
-		"killed by a signal": {&bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED, Exit: &bashv1.Exit{Signal: "SIGTERM"}},
+		"killed by a signal": {&bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED, Exit: &bashv1.Exit{Signal: "SIGTERM"}}, "",
 			"background bash task bash-5 finished [status: killed by SIGTERM]. Read its output with bash_output."},
-		"never started": {&bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED},
+		"never started": {&bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED}, "",
 			"background bash task bash-5 finished [status: killed]. Read its output with bash_output."},
+		"lost": {nil, "task bash-5 was lost: plugin bash-local crashed at 12:00:01", "task bash-5 was lost: plugin bash-local crashed at 12:00:01"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := deliver(t, finished(t, &bashv1.TaskFinished{TaskId: "bash-5", SessionId: "s1", Status: test.status}))
+			got := deliver(t, finished(t, &bashv1.TaskFinished{TaskId: "bash-5", SessionId: "s1", Status: test.status, Lost: test.lost}))
 			want := &agentsv1.InjectRequest{SessionId: "s1", Text: test.want, Source: &agentsv1.Source{Kind: "plugin", Plugin: "tool-bash"}, Key: "bash-5:finished"}
 			if len(got) != 1 || !proto.Equal(got[0], want) {
 				t.Errorf("injected %v, want %v", got, want)

@@ -92,8 +92,8 @@ func Serve(c *sdk.Context, o Options) error {
 		dead:       make(chan struct{}),
 	}
 	e.spills = spills{dir: filepath.Join(os.TempDir(), "dsh-bash-"+e.mark), limit: o.SpillLimit}
-	if err := becomeSubreaper(); err != nil {
-		return fmt.Errorf("become the parent of orphaned commands: %w", err)
+	if err := prepareProcess(); err != nil {
+		return err
 	}
 	var err error
 	if e.spawner, err = newSpawner(); err != nil {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,8 +23,6 @@ import (
 	"github.com/dsh-go/dsh/sdk/executor"
 	"github.com/dsh-go/dsh/sdk/plugintest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is an executor that runs in the test's process, and a client of it.
 type fixture struct {

@@ -28,7 +28,5 @@ func scanProcesses() []proc {
 
 func (p proc) signal(sig unix.Signal) { _ = unix.Kill(p.pid, sig) }
 
-// becomeSubreaper does nothing: orphans go to launchd.
-func becomeSubreaper() error { return nil }
-
+// childPIDs is of no use here: orphans go to launchd.
 func childPIDs() []int { return nil }

@@ -116,12 +116,7 @@ func (p proc) signal(sig unix.Signal) {
 	}
 }
 
-// becomeSubreaper makes orphans of commands children of this process instead of init's.
-func becomeSubreaper() error {
-	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-}
-
-// childrenOf are the children of this process, the ended ones included.
+// childPIDs are the children of this process, the ended ones included.
 func childPIDs() []int {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {

@@ -71,3 +71,5 @@ func awaitEnd(pid, _ int) {
 
 // ownProgram is the program of this process.
 func ownProgram() (string, error) { return os.Executable() }
+
+func prepareProcess() error { return nil }

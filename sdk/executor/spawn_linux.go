@@ -2,6 +2,8 @@ package executor
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"syscall"
 
@@ -72,3 +74,15 @@ func awaitEnd(pid, pidFD int) {
 
 // ownProgram is the program of this process, also when its file has been replaced.
 func ownProgram() (string, error) { return "/proc/self/exe", nil }
+
+// prepareProcess makes orphans of commands children of this process instead of init's, and keeps descriptors that this process
+// itself inherited from commands.
+func prepareProcess() error {
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil && err != unix.ENOSYS && err != unix.EINVAL {
+		return fmt.Errorf("mark inherited descriptors: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	return nil
+}

@@ -52,7 +52,7 @@ func connect(t *testing.T, r registry) *Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		conn.Close()
+		_ = conn.Close()
 		server.Stop()
 		<-serving
 	})

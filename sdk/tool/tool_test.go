@@ -205,7 +205,7 @@ func TestOutputComesBeforeTheResult(t *testing.T) {
 		want string
 	}{
 		"text":                                 {func(c *tool.Call) { c.Output("a"); c.Output(""); c.Output("b\n") }, "ab\n"},
-		"a writer":                             {func(c *tool.Call) { fmt.Fprintf(c, "%d\n", 7) }, "7\n"},
+		"a writer":                             {func(c *tool.Call) { _, _ = fmt.Fprintf(c, "%d\n", 7) }, "7\n"},
 		"a character split between two writes": {func(c *tool.Call) { c.Output("\xe2"); c.Output("\x82"); c.Output("\xac") }, "€"},
 		"a character whose rest never comes":   {func(c *tool.Call) { c.Output("a\xe2\x82") }, "a\uFFFD"},
 		"a character cut short by another":     {func(c *tool.Call) { c.Output("\xe2\x82"); c.Output("b") }, "\uFFFDb"},

@@ -11,8 +11,8 @@ import (
 
 func TestThePluginOfThePageBuildsAndItsTestPasses(t *testing.T) {
 	dir := WriteModule(t, "writing-a-plugin.md")
-	run(t, dir, "go", "vet", ".")
-	run(t, dir, "go", "test", ".")
+	goTool(t, dir, "vet", ".")
+	goTool(t, dir, "test", ".")
 }
 
 func TestThePluginOfThePageSaysHowToRunIt(t *testing.T) {

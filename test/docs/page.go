@@ -38,7 +38,7 @@ func WriteModule(t testing.TB, page string) string {
 	}
 	write(t, filepath.Join(dir, "go.sum"), sums)
 	write(t, filepath.Join(dir, "go.mod"), module)
-	run(t, dir, "go", "mod", "edit", "-module=example.com/line-counter",
+	goTool(t, dir, "mod", "edit", "-module=example.com/line-counter",
 		"-require=github.com/dsh-go/dsh@v0.0.0", "-replace=github.com/dsh-go/dsh="+root)
 	return dir
 }
@@ -47,7 +47,7 @@ func WriteModule(t testing.TB, page string) string {
 func BuildProgram(t testing.TB, page string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
-	run(t, WriteModule(t, page), "go", "build", "-o", program, ".")
+	goTool(t, WriteModule(t, page), "build", "-o", program, ".")
 	return program
 }
 
@@ -58,13 +58,13 @@ func write(t testing.TB, path string, data []byte) {
 	}
 }
 
-// run runs a command without the network.
-func run(t testing.TB, dir, name string, args ...string) {
+// goTool runs the go command without the network.
+func goTool(t testing.TB, dir string, args ...string) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), name, args...)
+	c := exec.CommandContext(t.Context(), "go", args...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		t.Fatalf("go %q: %v\n%s", args, err, out)
 	}
 }

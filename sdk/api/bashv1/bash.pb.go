@@ -1212,8 +1212,10 @@ type TaskFinished struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The owner. Empty: none, and nobody is to be told.
-	SessionId     string      `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Status        *TaskStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	SessionId string      `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Status    *TaskStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// Its executor died and took it along: what reading it says, e.g. "task bash-3 was lost: …". Empty: it ended.
+	Lost          string `protobuf:"bytes,4,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1267,6 +1269,13 @@ func (x *TaskFinished) GetStatus() *TaskStatus {
 		return x.Status
 	}
 	return nil
+}
+
+func (x *TaskFinished) GetLost() string {
+	if x != nil {
+		return x.Lost
+	}
+	return ""
 }
 
 type RunRequest_Run struct {
@@ -1499,12 +1508,13 @@ const file_dsh_bash_v1_bash_proto_rawDesc = "" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12/\n" +
 	"\x06status\x18\x06 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status\x124\n" +
 	"\astarted\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"w\n" +
+	"\x05ended\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\x8b\x01\n" +
 	"\fTaskFinished\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12/\n" +
-	"\x06status\x18\x03 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status2\x84\x03\n" +
+	"\x06status\x18\x03 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status\x12\x12\n" +
+	"\x04lost\x18\x04 \x01(\tR\x04lost2\x84\x03\n" +
 	"\x04Bash\x12G\n" +
 	"\bDefaults\x12\x1c.dsh.bash.v1.DefaultsRequest\x1a\x1d.dsh.bash.v1.DefaultsResponse\x12<\n" +
 	"\x03Run\x12\x17.dsh.bash.v1.RunRequest\x1a\x18.dsh.bash.v1.RunResponse(\x010\x01\x12>\n" +

@@ -1,0 +1,289 @@
+package acp_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api/pluginv1"
+)
+
+func (e *editor) endInput() { e.stdio.change(func() { e.stdio.ended = true }) }
+
+func TestEndOfInputSettlesEverything(t *testing.T) {
+	e := newEditor(t, hang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.endInput()
+	e.expect(stopLine("1", "cancelled"))
+	e.waitFor("done", func() bool { return e.stdio.done })
+}
+
+func TestLastLinesBeforeTheEndOfInputAreAnswered(t *testing.T) {
+	e := newEditor(t, say).open()
+	e.stdio.change(func() { e.stdio.ended = true })
+	e.waitFor("done", func() bool { return e.stdio.done })
+	if len(e.stdio.frames) > 0 {
+		t.Errorf("after the end: %q", e.stdio.frames)
+	}
+}
+
+func TestEndOfInputWithATurnThatDoesNotSettle(t *testing.T) {
+	stuck := make(chan struct{})
+	e := newEditor(t, func(t *fakeTurn) agents.TurnEnd {
+		t.emit(bash("c1", t.s.cwd))
+		<-stuck
+		return agents.TurnEnd{Reason: agents.ReasonAborted}
+	})
+	t.Cleanup(func() { close(stuck) })
+	e.open()
+	e.send(promptLine("1", "s1", "go"))
+	e.expect(bashCard("s1", "c1", e.cwd))
+	start := time.Now()
+	e.endInput()
+	e.expect(exitedCard("s1", "c1", "failed", "null", "null"), stopLine("1", "cancelled"))
+	e.waitFor("done", func() bool { return e.stdio.done })
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("settled after %s", took)
+	}
+}
+
+func TestShutdownSettlesEverything(t *testing.T) {
+	e := newEditor(t, hang).open()
+	for i := range 20 {
+		e.newSession(fmt.Sprintf("s%d", i+2))
+	}
+	for i := range 20 {
+		id := fmt.Sprintf("s%d", i+2)
+		e.send(promptLine(`"`+id+`"`, id, "hang"))
+		e.expect(messageLine(id, "working"))
+	}
+	e.retire(pluginv1.RetireRequest_REASON_SHUTDOWN)
+	answered := map[string]bool{}
+	for range 20 {
+		answered[e.next()] = true
+	}
+	for i := range 20 {
+		if want := stopLine(fmt.Sprintf(`"s%d"`, i+2), "cancelled"); !answered[want] {
+			t.Errorf("no answer %s", want)
+		}
+	}
+	if held := len(e.stdio.held); held != 0 {
+		t.Error("the lease is still held")
+	}
+}
+
+func TestStopWithoutRetiringSettlesToo(t *testing.T) {
+	e := newEditor(t, hang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.bridge.Stop()
+	e.expect(stopLine("1", "cancelled"))
+}
+
+// printing prints numbered lines until it is told to finish.
+type printing struct {
+	step chan struct{}
+}
+
+func (p *printing) turn(t *fakeTurn) agents.TurnEnd {
+	t.emit(&agents.StepStart{})
+	t.emit(bash("c1", t.s.cwd))
+	t.emit(&agents.ToolStart{CallID: "c1"})
+	for i := 0; ; i++ {
+		select {
+		case _, more := <-p.step:
+			if !more {
+				zero := 0
+				t.emit(&agents.ToolResult{CallID: "c1", Exit: &agents.Exit{Code: &zero}})
+				return agents.TurnEnd{Reason: agents.ReasonCompleted}
+			}
+			t.emit(&agents.ToolOutput{CallID: "c1", Text: fmt.Sprintf("%d\n", i)})
+		case <-t.cancelled:
+			t.emit(&agents.ToolResult{CallID: "c1", IsError: true})
+			return agents.TurnEnd{Reason: agents.ReasonAborted}
+		}
+	}
+}
+
+func TestReloadInTheMiddleOfATurn(t *testing.T) {
+	p := &printing{step: make(chan struct{})}
+	e := newEditor(t, p.turn).open()
+	e.send(promptLine("1", "s1", "go"))
+	e.expect(bashCard("s1", "c1", e.cwd), runningCard("s1", "c1"))
+	number := 0
+	output := func() {
+		e.t.Helper()
+		p.step <- struct{}{}
+		e.expect(outputCard("s1", "c1", fmt.Sprintf(`%d\n`, number)))
+		number++
+	}
+	output()
+	for range 3 {
+		old := e.bridge
+		e.retire(pluginv1.RetireRequest_REASON_RELOAD)
+		p.step <- struct{}{} // while nobody watches
+		e.start()
+		old.Stop()
+		e.expect(outputCard("s1", "c1", fmt.Sprintf(`%d\n`, number)))
+		number++
+		output()
+	}
+	e.send(promptLine("2", "s1", "second"))
+	e.expect(errorLine("2", "-32602", "a prompt is already in flight for this session"))
+	close(p.step)
+	e.expect(exitedCard("s1", "c1", "completed", "0", "null"), stopLine("1", "end_turn"))
+	e.send(sessionLine("3", "session/close", "s1"))
+	e.expect(resultLine("3", "{}"))
+	e.quiet()
+	e.waitFor("all lines are acknowledged", func() bool { return len(e.stdio.pending) == 0 })
+}
+
+func TestCancelAfterAReload(t *testing.T) {
+	p := &printing{step: make(chan struct{})}
+	e := newEditor(t, p.turn).open()
+	e.send(promptLine("1", "s1", "go"))
+	e.expect(bashCard("s1", "c1", e.cwd), runningCard("s1", "c1"))
+	old := e.bridge
+	e.retire(pluginv1.RetireRequest_REASON_RELOAD)
+	e.send(cancelLine("s1")) // while nobody reads
+	e.start()
+	old.Stop()
+	e.expect(exitedCard("s1", "c1", "failed", "null", "null"), stopLine("1", "cancelled"))
+	e.quiet()
+}
+
+func TestReloadWhileTheEditorDoesNotRead(t *testing.T) {
+	p := &printing{step: make(chan struct{})}
+	e := newEditor(t, p.turn).open()
+	e.send(promptLine("1", "s1", "go"))
+	e.expect(bashCard("s1", "c1", e.cwd), runningCard("s1", "c1"))
+	e.stdio.change(func() { e.stdio.paused = true })
+	for range 5 {
+		p.step <- struct{}{}
+	}
+	e.send(`{"jsonrpc":"2.0","id":2,"method":"authenticate"}`)
+	old := e.bridge
+	e.retire(pluginv1.RetireRequest_REASON_RELOAD)
+	p.step <- struct{}{}
+	e.start()
+	old.Stop()
+	close(p.step)
+	e.stdio.change(func() { e.stdio.paused = false })
+	var updates []string
+	answered := 0
+	for len(updates) < 8 || answered < 1 {
+		frame := e.next()
+		if frame == resultLine("2", "{}") {
+			answered++
+			continue
+		}
+		updates = append(updates, frame)
+	}
+	for i := range 6 {
+		if want := outputCard("s1", "c1", fmt.Sprintf(`%d\n`, i)); updates[i] != want {
+			t.Errorf("update %d is %s, want %s", i, updates[i], want)
+		}
+	}
+	if updates[6] != exitedCard("s1", "c1", "completed", "0", "null") || updates[7] != stopLine("1", "end_turn") {
+		t.Errorf("the end is %s", updates[6:])
+	}
+	e.quiet()
+}
+
+// A bridge that crashed leaves its sessions to the next one; the prompt it ran fails and can be sent again.
+func TestCrashOfTheBridge(t *testing.T) {
+	e := newEditor(t, sayOrHang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.waitFor("the prompt is acknowledged", func() bool { return len(e.stdio.pending) == 0 })
+	checkpoint := e.host.LastCheckpoint()
+	e.bridge.Stop() // its last words go unheard
+	e.expect(stopLine("1", "cancelled"))
+	e.agents.change(func() { e.agents.calls = nil })
+	e.host = hostWith(t, checkpoint)
+	e.start()
+	e.expect(errorLine("1", "-32603", "turn failed: the editor bridge crashed while it ran; what it did is in the session"))
+	e.waitForCall("Cancel s1")
+	e.send(promptLine("2", "s1", "hello"))
+	e.expect(messageLine("s1", "hello"), stopLine("2", "end_turn"))
+}
+
+// A client that does not read holds back its turns; it grows no memory, and its input is still taken.
+func TestFullPipeHoldsBackTheTurn(t *testing.T) {
+	const lines, size = 4000, 8 << 10
+	data := strings.Repeat("x", size-1) + "\n"
+	e := newEditor(t, func(t *fakeTurn) agents.TurnEnd {
+		if t.text != "print" {
+			return say(t)
+		}
+		t.emit(bash("c1", t.s.cwd))
+		t.emit(&agents.ToolStart{CallID: "c1"})
+		for range lines {
+			t.emit(&agents.ToolOutput{CallID: "c1", Text: data})
+		}
+		zero := 0
+		t.emit(&agents.ToolResult{CallID: "c1", Exit: &agents.Exit{Code: &zero}})
+		return agents.TurnEnd{Reason: agents.ReasonCompleted}
+	}).open()
+	e.newSession("s2")
+	e.stdio.change(func() { e.stdio.paused = true })
+	e.send(promptLine("1", "s1", "print"))
+	e.agents.turns.Wait() // the fake agent has produced it all
+	e.send(promptLine("2", "s2", "hello"))
+	e.waitForCall("Prompt s2 hello cancelled=false")
+	e.stdio.mu.Lock()
+	total := e.stdio.total
+	e.stdio.mu.Unlock()
+	if total > 1<<20 {
+		t.Errorf("the host has been given %d bytes that the client does not take", total)
+	}
+	e.stdio.change(func() { e.stdio.paused = false })
+	shown := 0
+	for stops := 0; stops < 2; {
+		frame := e.next()
+		switch {
+		case strings.Contains(frame, `"terminal_output"`):
+			shown += size
+		case strings.Contains(frame, `"stopReason"`):
+			stops++
+		}
+	}
+	if shown != lines*size {
+		t.Errorf("shown %d bytes of %d", shown, lines*size)
+	}
+}
+
+func TestThousandSessions(t *testing.T) {
+	e := newEditor(t, sayOrHang).start()
+	e.initialize(true)
+	var all []string
+	for i := range 1000 {
+		all = append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"session/new","params":{"cwd":"%s","mcpServers":[]}}`, i, e.cwd))
+	}
+	e.send(all...)
+	for range 1000 {
+		if frame := e.next(); !strings.Contains(frame, `"result":{"sessionId":"s`) {
+			t.Fatalf("got %s", frame)
+		}
+	}
+	all = all[:0]
+	for i := range 1000 {
+		id := fmt.Sprintf("s%d", i+1)
+		all = append(all, promptLine(`"`+id+`"`, id, "hello"), cancelLine("s1"))
+	}
+	e.send(all...)
+	stops := map[string]int{}
+	for len(stops) < 1000 {
+		if frame := e.next(); strings.Contains(frame, "stopReason") {
+			stops[frame]++
+		}
+	}
+	for i := 2; i <= 1000; i++ {
+		if want := stopLine(fmt.Sprintf(`"s%d"`, i), "end_turn"); stops[want] != 1 {
+			t.Fatalf("%d answers %s", stops[want], want)
+		}
+	}
+}
