@@ -10,7 +10,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(api.Handshake.MagicCookieKey) != "" { // this test program, started by itself to serve a plugin
+	// This test program, started by a test as dsh, or by that to serve a plugin.
+	if os.Getenv("RUN_DSH") != "" || os.Getenv(api.Handshake.MagicCookieKey) != "" {
 		main()
 	}
 	testscript.Main(m, map[string]func(){"dsh": main})

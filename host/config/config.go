@@ -167,7 +167,11 @@ func (l *loader) row(v *value) {
 		if len(row.Command) == 0 {
 			l.failf(command.where, "command must name a program")
 		} else if program := row.Command[0]; filepath.Base(program) != program && !filepath.IsAbs(program) {
-			row.Command[0] = filepath.Join(filepath.Dir(v.where.File), program)
+			if path, err := filepath.Abs(filepath.Join(filepath.Dir(v.where.File), program)); err != nil {
+				l.failf(command.where, "command %s: %v", program, err)
+			} else {
+				row.Command[0] = path // a bare name would be looked up in PATH
+			}
 		}
 	}
 	if (fields["plugin"] == nil) == (fields["command"] == nil) {

@@ -39,7 +39,7 @@ func (c *checker) failf(where Position, format string, args ...any) {
 
 // check walks down objects, so that each fault is reported at its own line, and leaves the rest to the schema library.
 func (c *checker) check(v *value, s *jsonschema.Schema, path string) {
-	if v.kind == mapping && s.Properties != nil {
+	if v.kind == mapping && (s.Properties != nil || s.AdditionalProperties != nil) {
 		c.object(v, s, path)
 		return
 	}
@@ -96,15 +96,28 @@ func (c *checker) object(v *value, s *jsonschema.Schema, path string) {
 
 // expectation says what a value should have been.
 func expectation(v *value, s *jsonschema.Schema, err error) string {
-	if s.Type != "" && !matches(v.kind, s.Type) {
+	if s.Type != "" && !matches(v, s.Type) {
 		return fmt.Sprintf("must be %s, not %s", article(s.Type), v.kind)
 	}
 	return fmt.Sprintf("does not fit: %v", errors.Unwrap(err))
 }
 
-func matches(k kind, typ string) bool {
-	return k == text && typ == "string" || k == number && typ == "number" || k == boolean && typ == "boolean" ||
-		k == sequence && typ == "array" || k == mapping && typ == "object"
+func matches(v *value, typ string) bool {
+	switch typ {
+	case "string":
+		return v.kind == text
+	case "number":
+		return v.kind == number
+	case "integer":
+		_, fraction := v.scalar.(float64)
+		return v.kind == number && !fraction
+	case "boolean":
+		return v.kind == boolean
+	case "array":
+		return v.kind == sequence
+	default:
+		return v.kind == mapping
+	}
 }
 
 func article(typ string) string {

@@ -21,7 +21,7 @@ const (
 	// settleLimit is how long cancelled turns have to settle when the editor has gone or the host stops: the process has a second.
 	settleLimit = 650 * time.Millisecond
 	// handoverLimit is how long requests in flight may take when a successor waits.
-	handoverLimit = 5 * time.Second
+	handoverLimit = 3 * time.Second
 	// lastWords is what the frames of the last answers have to reach stdout.
 	lastWords = 100 * time.Millisecond
 
@@ -213,6 +213,7 @@ func (b *bridge) handOver() {
 		return
 	}
 	b.stopWork(errReplaced)
+	b.lease.Lift() // what is left is answers; the successor writes those that stdout has no room for
 	moment := time.NewTimer(lastWords)
 	defer moment.Stop()
 	b.wait(moment.C)

@@ -2,6 +2,7 @@ package acp_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -193,6 +194,49 @@ func TestReloadWhileTheEditorDoesNotRead(t *testing.T) {
 	e.quiet()
 }
 
+// Even the answers that the old instance could not write any more come from the new one.
+func TestReloadWithAFullPipe(t *testing.T) {
+	data := strings.Repeat("x", 32<<10)
+	const outputs = 20 // more than stdout may be behind
+	e := newEditor(t, func(t *fakeTurn) agents.TurnEnd {
+		t.emit(bash("c1", t.s.cwd))
+		t.emit(&agents.ToolStart{CallID: "c1"})
+		for range outputs {
+			t.emit(&agents.ToolOutput{CallID: "c1", Text: data})
+		}
+		zero := 0
+		t.emit(&agents.ToolResult{CallID: "c1", Exit: &agents.Exit{Code: &zero}})
+		return agents.TurnEnd{Reason: agents.ReasonCompleted}
+	}).open()
+	e.send(promptLine("1", "s1", "go"))
+	e.expect(bashCard("s1", "c1", e.cwd), runningCard("s1", "c1"))
+	e.stdio.change(func() { e.stdio.paused = true })
+	e.agents.turns.Wait()
+	e.waitFor("the window is full", func() bool { return e.stdio.total >= 64<<10 })
+	e.send(`{"jsonrpc":"2.0","id":2,"method":"session/juggle"}`, `{"jsonrpc":"2.0","id":3,"method":"session/list"}`)
+	old := e.bridge
+	e.retire(pluginv1.RetireRequest_REASON_RELOAD)
+	e.stdio.change(func() { e.stdio.paused = false })
+	e.start()
+	old.Stop()
+	shown, answers := 0, map[string]int{}
+	for answers[stopLine("1", "end_turn")] == 0 || len(answers) < 3 {
+		frame := e.next()
+		if strings.Contains(frame, "terminal_output") {
+			shown++
+		} else if !strings.Contains(frame, "session/update") {
+			answers[frame]++
+		}
+	}
+	if shown != outputs {
+		t.Errorf("%d outputs of %d", shown, outputs)
+	}
+	if answers[errorLine("2", "-32601", "unknown method: session/juggle")] != 1 {
+		t.Errorf("answers %v", answers)
+	}
+	e.quiet()
+}
+
 // A bridge that crashed leaves its sessions to the next one; the prompt it ran fails and can be sent again.
 func TestCrashOfTheBridge(t *testing.T) {
 	e := newEditor(t, sayOrHang).open()
@@ -213,7 +257,7 @@ func TestCrashOfTheBridge(t *testing.T) {
 
 // A client that does not read holds back its turns; it grows no memory, and its input is still taken.
 func TestFullPipeHoldsBackTheTurn(t *testing.T) {
-	const lines, size = 4000, 8 << 10
+	const lines, size = 600, 8 << 10
 	data := strings.Repeat("x", size-1) + "\n"
 	e := newEditor(t, func(t *fakeTurn) agents.TurnEnd {
 		if t.text != "print" {
@@ -284,6 +328,12 @@ func TestThousandSessions(t *testing.T) {
 	for i := 2; i <= 1000; i++ {
 		if want := stopLine(fmt.Sprintf(`"s%d"`, i), "end_turn"); stops[want] != 1 {
 			t.Fatalf("%d answers %s", stops[want], want)
+		}
+	}
+	// Idle sessions are cheap: what their turns needed is gone.
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > 100; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines for 1,000 idle sessions", runtime.NumGoroutine())
 		}
 	}
 }

@@ -103,6 +103,7 @@ func (b *bridge) notification(m jsonrpc.Message) {
 
 func (b *bridge) request(m jsonrpc.Message, line uint64) {
 	r := b.begin(m.ID, m.Method, line)
+	defer r.contain()
 	b.mu.Lock()
 	busy := b.inFlight > maxInFlight
 	b.mu.Unlock()

@@ -75,17 +75,22 @@ func (r *request) later(answer func()) {
 // refuse fails the request from the reader.
 func (r *request) refuse(err error) { r.later(func() { r.fail(err) }) }
 
-// handle runs a handler; a panic in it becomes the answer.
+// handle runs a handler.
 func (r *request) handle(handler func(context.Context, *request)) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.b.log.Error("a request panicked", "method", r.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			if !r.answered.Load() {
-				r.fail(jsonrpc.Errorf(jsonrpc.CodeInternal, "internal error in %s: %v", r.method, p))
-			}
-		}
-	}()
+	defer r.contain()
 	handler(r.b.work, r)
+}
+
+// contain makes a panic the request's answer. To be deferred.
+func (r *request) contain() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	r.b.log.Error("a request panicked", "method", r.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if !r.answered.Load() {
+		r.refuse(jsonrpc.Errorf(jsonrpc.CodeInternal, "internal error in %s: %v", r.method, p))
+	}
 }
 
 func (b *bridge) protocolError(err error) *jsonrpc.Error {

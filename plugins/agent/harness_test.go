@@ -123,8 +123,11 @@ func (w worldServer) Execute(stream grpc.BidiStreamingServer[toolsv1.ExecuteRequ
 		defer close(cancelled)
 		_, _ = stream.Recv()
 	}()
-	defer func() { <-stream.Context().Done() }() // so that the goroutine has ended with the call
-	return w.tool(first.GetCall(), cancelled, func(r *toolsv1.ExecuteResponse) { _ = stream.Send(r) })
+	err = w.tool(first.GetCall(), cancelled, func(r *toolsv1.ExecuteResponse) { _ = stream.Send(r) })
+	if err == nil {
+		<-stream.Context().Done() // the caller hangs up when it has the result
+	}
+	return err
 }
 
 func (w *world) request(n int) *llm.Request {

@@ -232,10 +232,24 @@ func (s *session) execute(t *turn, call agents.ToolRequest) {
 		return
 	}
 	if err != nil {
-		s.record(t, failure(call.CallID, callFailure{"ToolCallError", "CALL_FAILED", "Error: " + status.Convert(err).Message()}))
+		s.record(t, failure(call.CallID, t.callFailure(err)))
 		return
 	}
 	s.record(t, toolResult(call.CallID, result))
+}
+
+// callFailure is what a call comes to that gave no result.
+func (t *turn) callFailure(err error) callFailure {
+	f := callFailure{"ToolCallError", "CALL_FAILED", "Error: " + status.Convert(err).Message()}
+	if t.ctx.Err() == nil {
+		return f
+	}
+	reason, _ := t.stopped()
+	f.name, f.code = notExecuted[reason].name, notExecuted[reason].code
+	if reason == agents.ReasonDisposed {
+		f.text = "Error: the agent stopped before the tool did"
+	}
+	return f
 }
 
 // stream records a piece of something that the turn's followers see grow, and waits for them when they lag.

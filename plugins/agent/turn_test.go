@@ -224,7 +224,8 @@ func TestAFailedTurnLeavesTheSessionUsable(t *testing.T) {
 		want  string
 	}{
 		{"the model fails", func(emit emit) (llm.Reason, error) {
-			return 0, errors.Join(emit(llm.TextEvent("par")), status.Error(codes.Unauthenticated, "the key was refused"))
+			_ = emit(llm.TextEvent("par"))
+			return 0, status.Error(codes.Unauthenticated, "the key was refused")
 		}, `
 assistant/chunk par
 assistant/message par

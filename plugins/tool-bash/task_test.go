@@ -1,15 +1,22 @@
 package toolbash
 
 import (
+	"context"
+	"net"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
+	"github.com/dsh-go/dsh/sdk/bash"
+	"github.com/dsh-go/dsh/sdk/tool"
 	"github.com/dsh-go/dsh/sdk/tool/tooltest"
 )
 
@@ -128,4 +135,51 @@ func wantPresentation(t *testing.T, got tooltest.Execution, title, rawInput stri
 	if got.Output != "" {
 		t.Errorf("a terminal shows %q", got.Output)
 	}
+}
+
+// What a cancelled call has already asked of the executor is answered all the same: the model must learn a task's id, and
+// output that was read must not vanish.
+func TestACancelledCallStillGetsTheExecutorsAnswer(t *testing.T) {
+	e := &executor{
+		read: func() (*bashv1.ReadResponse, error) {
+			return &bashv1.ReadResponse{Stdout: []byte("one"), Status: &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_RUNNING}}, nil
+		},
+		kill: func() (*bashv1.KillResponse, error) { return &bashv1.KillResponse{}, nil },
+	}
+	s := shell{dial(t, e)}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, call := range map[string]func() (tool.Result, error){
+		"started background task bash-1": func() (tool.Result, error) { return s.start(ctx, &bashv1.Command{Command: "c"}) },
+		"one\n[status: running]":         func() (tool.Result, error) { return s.readTask(ctx, &tool.Call{}, taskArgs{TaskID: "bash-1"}) },
+		"killed background task bash-1":  func() (tool.Result, error) { return s.killTask(ctx, &tool.Call{}, taskArgs{TaskID: "bash-1"}) },
+	} {
+		if got, err := call(); err != nil || got.Text != want {
+			t.Errorf("got %q, %v, want %q", got.Text, err, want)
+		}
+	}
+}
+
+// dial serves an executor without a plugin in between.
+func dial(t *testing.T, e *executor) *bash.Client {
+	t.Helper()
+	listener := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	bashv1.RegisterBashServer(server, e)
+	serving := make(chan struct{})
+	go func() {
+		defer close(serving)
+		_ = server.Serve(listener)
+	}()
+	conn, err := grpc.NewClient("passthrough:///executor", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return listener.Dial() }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		<-serving
+	})
+	return bash.NewClient(conn)
 }

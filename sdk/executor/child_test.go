@@ -41,7 +41,8 @@ func serveChild(command string) {
 	f := start(t, executor.Options{})
 	fmt.Println("started")
 	r := f.runWith(t, &bashv1.RunRequest_Run{Command: &bashv1.Command{Command: command}, TimeoutMs: limit.Milliseconds()})
-	fmt.Printf("result %q timed out: %v\n", r.GetStdout().GetData(), r.GetTimedOut())
+	data := r.GetStdout().GetData()
+	fmt.Printf("result %q timed out: %v\n", data[max(0, len(data)-10):], r.GetTimedOut())
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 

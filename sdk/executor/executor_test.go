@@ -35,9 +35,29 @@ type fixture struct {
 // start serves an executor with these options until the end of the test.
 func start(t testing.TB, o executor.Options) *fixture {
 	t.Helper()
+	return startWith(t, o, executor.Serve)
+}
+
+// startIn is start with a directory for temporary files.
+func startIn(t *testing.T, tmp string, o executor.Options) *fixture {
+	t.Helper()
+	return startWith(t, o, func(c *sdk.Context, o executor.Options) error {
+		before, had := os.LookupEnv("TMPDIR")
+		os.Setenv("TMPDIR", tmp)
+		defer func() {
+			if os.Unsetenv("TMPDIR"); had {
+				os.Setenv("TMPDIR", before)
+			}
+		}()
+		return executor.Serve(c, o)
+	})
+}
+
+func startWith(t testing.TB, o executor.Options, serve func(*sdk.Context, executor.Options) error) *fixture {
+	t.Helper()
 	f := &fixture{host: &plugintest.Host{}, events: &eventLog{}}
 	plugin := sdk.Define(sdk.Manifest{Name: "bash-test", Version: "1.0.0", Provides: []sdk.Seam{bash.Seam}}, sdk.NoConfig{},
-		func(c *sdk.Context, _ sdk.NoConfig) error { return executor.Serve(c, o) })
+		func(c *sdk.Context, _ sdk.NoConfig) error { return serve(c, o) })
 	f.instance = plugintest.Start(t, plugin, plugintest.Options{
 		Host:  f.host,
 		Seams: func(r grpc.ServiceRegistrar) { eventsv1.RegisterEventsServer(r, f.events) },

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,14 +24,14 @@ var escapes = []struct{ name, command string }{
 	{"ignoring SIGTERM", `trap '' TERM; sleep SLEEP; sleep SLEEP`},
 	{"a child that ignores SIGTERM when the shell does not", `bash -c 'trap "" TERM; sleep SLEEP; sleep SLEEP' & wait`},
 	{"output redirected", `sleep SLEEP >/dev/null 2>&1 & wait`},
-	{"a pipe", `(while :; do echo t; sleep .05; done) | cat >/dev/null; sleep SLEEP`},
+	{"a pipe", `(while :; do echo t; sleep .05; done) | cat >/dev/null & sleep SLEEP`},
 	{"a session of its own", `setsid sleep SLEEP & wait`},
 	{"a session of its own, ignoring SIGTERM", `setsid bash -c 'trap "" TERM; while :; do sleep SLEEP; done' & wait`},
 	{"a daemon", `(setsid sleep SLEEP >/dev/null 2>&1 &); sleep 1000`},
 	{"a group of its own", `set -m; sleep SLEEP & wait`},
 	{"an empty environment", `env -i sleep SLEEP & wait`},
 	{"a session of its own and an empty environment", `env -i setsid sleep SLEEP & wait`},
-	{"stopped", `sleep SLEEP & kill -STOP $!; wait`},
+	{"stopped", `sleep SLEEP & sleep .1; kill -STOP $!; wait`},
 }
 
 func TestTimeLimitLeavesNothingOfACommand(t *testing.T) {
@@ -182,8 +183,8 @@ func TestDeactivationKillsEverything(t *testing.T) {
 		sleeps = append(sleeps, sleep)
 		f.run(t, strings.ReplaceAll(straggler, "SLEEP", sleep))
 	}
-	for _, sleep := range sleeps {
-		eventually(t, sleep+" running", func() bool { return running("sleep", sleep) })
+	for i, sleep := range sleeps {
+		eventually(t, fmt.Sprint(i, sleep, " running"), func() bool { return running("sleep", sleep) })
 	}
 	f.instance.Stop()
 	for _, sleep := range sleeps {

@@ -38,7 +38,8 @@ func (l *live) write(stream int, p []byte) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held := l.held[stream]; len(held) > 0 {
+	for len(l.held[stream]) > 0 && len(p) > 0 {
+		held := l.held[stream]
 		n := min(len(p), runeLength(held[0])-len(held))
 		joined := append(held, p[:n]...)
 		keep := incomplete(joined)

@@ -73,6 +73,7 @@ type Lease struct {
 	ended     bool  // no line will follow
 	err       error // why the stream ended
 	released  bool
+	lifted    bool // writes do not wait
 	unwritten []Frame
 	bytes     int // of unwritten
 	sent      int // how many of unwritten have gone to the host
@@ -206,7 +207,7 @@ func (l *Lease) queue(frames [][]byte) (bool, error) {
 	if l.released {
 		return false, ErrReleased
 	}
-	if l.bytes >= maxUnwrittenBytes || len(l.unwritten) >= maxUnwrittenFrames {
+	if !l.lifted && (l.bytes >= maxUnwrittenBytes || len(l.unwritten) >= maxUnwrittenFrames) {
 		return false, nil
 	}
 	for _, data := range frames {
@@ -216,6 +217,14 @@ func (l *Lease) queue(frames [][]byte) (bool, error) {
 	}
 	signal(l.due)
 	return true, nil
+}
+
+// Lift lets writes wait no more, for the last ones before [Lease.Release]: what stdout does not take goes to the next lease.
+func (l *Lease) Lift() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lifted = true
+	signal(l.room)
 }
 
 // Flush waits until stdout has taken everything written so far.

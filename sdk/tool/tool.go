@@ -30,6 +30,10 @@
 //
 // Calls run concurrently. The context of a call ends when it is cancelled; [context.Cause] says why. A Run that has been
 // cancelled should stop what it started and then return. It may use its [Call] from several goroutines until it returns.
+//
+// # Testing
+//
+// Package tooltest calls the tools of a plugin that package plugintest runs.
 package tool
 
 import (

@@ -1,0 +1,125 @@
+package router
+
+import (
+	"strconv"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"pgregory.net/rapid"
+
+	"github.com/dsh-go/dsh/sdk/api"
+	"github.com/dsh-go/dsh/sdk/api/pluginv1"
+)
+
+const method = "/test.Bash/Run"
+
+func injecting(services ...string) *Caller {
+	c := &Caller{Row: "caller", Injects: []*pluginv1.Inject{}}
+	for _, s := range services {
+		c.Injects = append(c.Injects, &pluginv1.Inject{Seam: "seam-of-" + s, Service: s})
+	}
+	return c
+}
+
+func TestRouteDecidesByInjectionThenProvider(t *testing.T) {
+	r := New()
+	_, err := r.route(injecting(), method, nil)
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("not injected: got %v", err)
+	}
+	_, err = r.route(injecting("test.Bash"), method, nil)
+	if want := `no active row provides seam "seam-of-test.Bash"`; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != want {
+		t.Errorf("no provider: got %v, want %q", err, want)
+	}
+	provider := &Target{Row: "bash"}
+	r.Provide("test.Bash", provider)
+	if got, err := r.route(injecting("test.Bash"), method, nil); got != provider || err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := r.route(&Caller{Row: "cli"}, method, nil); got != provider || err != nil {
+		t.Errorf("a caller without a list may call everything: %v, %v", got, err)
+	}
+	r.Withdraw(provider)
+	if _, err := r.route(injecting("test.Bash"), method, nil); status.Code(err) != codes.Unavailable {
+		t.Errorf("withdrawn: got %v", err)
+	}
+}
+
+func TestTheCallersMetadataPassesButItsIdentityIsStamped(t *testing.T) {
+	got := outgoing(metadata.MD{
+		":authority": {"x"}, "content-type": {"application/grpc"}, "user-agent": {"grpc-go"}, "grpc-timeout": {"1S"},
+		"traceparent": {"00-1"}, "own": {"1", "2"},
+		api.MetadataCaller: {"forged"}, "dsh-other": {"forged"}, api.MetadataClaim: {"bash-1"},
+	}, "row")
+	want := metadata.MD{"traceparent": {"00-1"}, "own": {"1", "2"}, api.MetadataCaller: {"row"}, api.MetadataClaim: {"bash-1"}}
+	if len(got) != len(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for name, values := range want {
+		if len(got[name]) != len(values) || got[name][0] != values[0] {
+			t.Errorf("%s: got %v, want %v", name, got[name], values)
+		}
+	}
+}
+
+// TestClaims checks the claims against a model: a list of who holds what.
+func TestClaimsBindToWhoeverHoldsThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := New()
+		caller := injecting("test.Bash")
+		targets := []*Target{{Row: "old"}, {Row: "new"}}
+		holders := map[string]*Target{}
+		allotted := 0
+		var current *Target
+		t.Repeat(map[string]func(*rapid.T){
+			"provide": func(t *rapid.T) {
+				current = rapid.SampledFrom(targets).Draw(t, "target")
+				r.Provide("test.Bash", current)
+			},
+			"claim": func(t *rapid.T) {
+				holder := rapid.SampledFrom(targets).Draw(t, "target")
+				allotted++
+				key := r.Claim("test.Bash", "bash", holder)
+				if want := "bash-" + strconv.Itoa(allotted); key != want {
+					t.Fatalf("allotted %s, want %s", key, want)
+				}
+				holders[key] = holder
+			},
+			"release": func(t *rapid.T) {
+				key := "bash-" + strconv.Itoa(rapid.IntRange(1, 20).Draw(t, "key"))
+				by := rapid.SampledFrom(targets).Draw(t, "target")
+				r.Release("test.Bash", key, by)
+				if holders[key] == by {
+					delete(holders, key)
+				}
+			},
+			"withdraw": func(t *rapid.T) {
+				gone := rapid.SampledFrom(targets).Draw(t, "target")
+				r.Withdraw(gone)
+				for key, holder := range holders {
+					if holder == gone {
+						delete(holders, key)
+					}
+				}
+				if current == gone {
+					current = nil
+				}
+			},
+			"": func(t *rapid.T) {
+				for n := range allotted {
+					key := "bash-" + strconv.Itoa(n+1)
+					want := holders[key]
+					if want == nil {
+						want = current
+					}
+					got, err := r.route(caller, method, metadata.Pairs(api.MetadataClaim, key))
+					if got != want || (err == nil) != (want != nil) {
+						t.Fatalf("a call with %s goes to %v (%v), want %v", key, got, err, want)
+					}
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,113 @@
+package executor_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dsh-go/dsh/sdk/executor"
+)
+
+// guardOf returns the guard of a process, 0 when there is none.
+func guardOf(parent int) int {
+	for _, pid := range pidsOf("dsh-guard") {
+		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if _, fields, ok := bytes.Cut(stat, []byte(") ")); ok && strings.Fields(string(fields))[1] == strconv.Itoa(parent) {
+			return pid
+		}
+	}
+	return 0
+}
+
+func TestNothingSurvivesAnExecutorThatIsKilled(t *testing.T) {
+	for _, escape := range escapes {
+		if strings.Contains(escape.command, "env -i setsid") {
+			continue // has neither mark nor group nor parent left: only an executor that lives finds it
+		}
+		t.Run(escape.name, func(t *testing.T) {
+			t.Parallel()
+			sleep := sleeper()
+			c := startChild(t, strings.ReplaceAll(escape.command, "SLEEP", sleep), time.Minute)
+			eventually(t, "the command running", func() bool { return running("sleep", sleep) })
+			guard := guardOf(c.pid())
+			c.kill()
+			began := time.Now()
+			eventually(t, "nothing left", func() bool { return !running("sleep", sleep) })
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			eventually(t, "the guard gone", func() bool { return !slices.Contains(pidsOf("dsh-guard"), guard) })
+		})
+	}
+}
+
+func TestGuardRemovesTheSpillFilesOfAnExecutorThatIsKilled(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	c := startChild(t, "seq 1 50000", time.Minute)
+	c.waitFor(t, "result")
+	if files, _ := filepath.Glob(os.Getenv("TMPDIR") + "/dsh-bash-*/*"); len(files) != 1 {
+		t.Errorf("spilled: %v", files)
+	}
+	c.kill()
+	eventually(t, "they are gone", func() bool {
+		dirs, err := filepath.Glob(os.Getenv("TMPDIR") + "/dsh-bash-*")
+		return err == nil && len(dirs) == 0
+	})
+}
+
+func TestGuardIsStartedAgain(t *testing.T) {
+	sleep := sleeper()
+	c := startChild(t, "setsid sleep "+sleep+" & wait", time.Minute)
+	eventually(t, "the command running", func() bool { return running("sleep", sleep) && guardOf(c.pid()) != 0 })
+	first := guardOf(c.pid())
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another guard", func() bool { g := guardOf(c.pid()); return g != 0 && g != first })
+	c.kill()
+	eventually(t, "nothing left", func() bool { return !running("sleep", sleep) })
+}
+
+func TestGuardHoldsNothingAndIgnoresSignals(t *testing.T) {
+	c := startChild(t, "sleep "+sleeper(), time.Minute)
+	c.waitFor(t, "started")
+	guard := guardOf(c.pid())
+	files, err := os.ReadDir("/proc/" + strconv.Itoa(guard) + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		target, _ := os.Readlink("/proc/" + strconv.Itoa(guard) + "/fd/" + file.Name())
+		n, _ := strconv.Atoi(file.Name())
+		if n < 3 && target != "/dev/null" {
+			t.Errorf("descriptor %d is %s", n, target)
+		}
+	}
+	eventually(t, "signals ignored", func() bool {
+		status, _ := os.ReadFile("/proc/" + strconv.Itoa(guard) + "/status")
+		_, rest, ok := strings.Cut(string(status), "SigIgn:")
+		if !ok {
+			return false
+		}
+		ignored, _ := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
+		return ignored&(1<<(syscall.SIGTERM-1)) != 0 && ignored&(1<<(syscall.SIGINT-1)) != 0
+	})
+}
+
+func TestDeactivationEndsTheGuard(t *testing.T) {
+	f := start(t, executor.Options{})
+	guard := guardOf(os.Getpid())
+	if guard == 0 {
+		t.Fatal("there is none")
+	}
+	f.instance.Stop()
+	if syscall.Kill(guard, 0) == nil {
+		t.Error("it is still there")
+	}
+}
