@@ -212,7 +212,7 @@ func TestReloadWithAFullPipe(t *testing.T) {
 	e.expect(bashCard("s1", "c1", e.cwd), runningCard("s1", "c1"))
 	e.stdio.change(func() { e.stdio.paused = true })
 	e.agents.turns.Wait()
-	e.waitFor("the window is full", func() bool { return e.stdio.total >= 64<<10 })
+	e.waitFor("stdout is full", func() bool { return e.stdio.total >= len(data) })
 	e.send(`{"jsonrpc":"2.0","id":2,"method":"session/juggle"}`, `{"jsonrpc":"2.0","id":3,"method":"session/list"}`)
 	old := e.bridge
 	e.retire(pluginv1.RetireRequest_REASON_RELOAD)

@@ -16,20 +16,18 @@ type fakeStdio struct {
 	stdiov1.UnimplementedStdioServer
 	held chan struct{} // the lease
 
-	mu        sync.Mutex
-	changed   chan struct{} // closed and replaced at each change
-	pending   []*stdiov1.LeaseResponse_Line
-	lines     uint64 // received from the editor
-	acked     uint64
-	ended     bool
-	done      bool
-	written   uint64
-	frames    []string // taken by the editor, not yet by the test
-	paused    bool     // the editor does not read
-	waiting   int      // bytes of the write that the pause holds back
-	total     int      // bytes received in writes
-	leases    int
-	oversized uint64
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each change
+	pending []*stdiov1.LeaseResponse_Line
+	lines   uint64 // received from the editor
+	acked   uint64
+	ended   bool
+	done    bool
+	written uint64
+	frames  []string // taken by the editor, not yet by the test
+	paused  bool     // the editor does not read
+	total   int      // bytes received in writes
+	leases  int
 }
 
 func newFakeStdio() *fakeStdio {

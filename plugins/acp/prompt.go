@@ -141,7 +141,7 @@ func (p *prompt) offer() (*agents.Events, error) {
 func (p *prompt) follow(events *agents.Events) (*agents.TurnEnd, error) {
 	for {
 		e, err := events.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = errors.New("its end is not known")
 		}
 		if err != nil {

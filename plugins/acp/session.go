@@ -166,7 +166,7 @@ func (s *session) replay(ctx context.Context) error {
 	v := view{Terminals: s.b.showsTerminals(), replay: true}
 	for {
 		e, err := events.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return s.b.write(ctx, s.id, v.closeAll())
 		}
 		if err != nil {

@@ -30,6 +30,7 @@ type eventLog struct {
 	file *os.File
 	seq  uint64 // of the last event
 	size int64  // where the last event ends; beyond it is at most what a failed write left
+	torn bool   // something was cut off when it was opened
 }
 
 // createLog makes a new, empty log. The caller syncs it and its directory once the first event is in.
@@ -97,16 +98,14 @@ func decodeNext(line []byte, seq uint64) (agents.Event, error) {
 	return e, nil
 }
 
-// cut removes what stands after the last event.
+// cut removes what stands after the last event. The caller syncs the file.
 func (l *eventLog) cut() error {
 	info, err := l.file.Stat()
 	if err != nil || info.Size() == l.size {
 		return err
 	}
-	if err := l.file.Truncate(l.size); err != nil {
-		return err
-	}
-	return l.file.Sync()
+	l.torn = true
+	return l.file.Truncate(l.size)
 }
 
 // endsAfterNextLine is true when at most one whole line stands after the last event.

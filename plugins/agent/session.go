@@ -75,10 +75,14 @@ func (s *session) repair() error {
 			return err
 		}
 	}
-	if len(missing) == 0 {
+	if len(missing) == 0 && !s.log.torn {
 		return nil
 	}
-	return s.log.sync()
+	s.log.torn = false
+	if err := s.log.sync(); err != nil {
+		return status.Errorf(codes.Internal, "write the log of session %s: %v", s.id, err)
+	}
+	return nil
 }
 
 // enqueue takes a message; from here on cancel reaches it.

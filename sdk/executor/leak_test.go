@@ -1,7 +1,6 @@
 package executor_test
 
 import (
-
 	"os"
 	"strconv"
 	"strings"

@@ -10,12 +10,16 @@ import (
 // Seam is "llm".
 var Seam = sdk.Seam{Name: "llm", Service: llmv1.Llm_ServiceDesc.ServiceName}
 
-// The messages of the seam.
+// The messages of the seam under short names.
 type (
-	Request  = llmv1.GenerateRequest
-	Message  = llmv1.Message
+	// Request is a conversation, and the tools that the model may call.
+	Request = llmv1.GenerateRequest
+	// Message is one message of a conversation.
+	Message = llmv1.Message
+	// ToolCall is a call that a model asks for.
 	ToolCall = llmv1.ToolCall
-	Usage    = llmv1.Usage
+	// Usage counts tokens.
+	Usage = llmv1.Usage
 	// Event is a piece of an answer: text, reasoning, a complete tool call, or usage.
 	Event = llmv1.GenerateResponse
 	// Reason says why an answer ended.

@@ -159,7 +159,7 @@ func TestLinesComeInOrderAndThenTheEnd(t *testing.T) {
 			t.Errorf("line %d: %+v, %v", i, got, err)
 		}
 	}
-	if _, err := l.Next(t.Context()); err != io.EOF {
+	if _, err := l.Next(t.Context()); !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %v", err)
 	}
 }
