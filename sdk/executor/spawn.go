@@ -64,7 +64,7 @@ func (s *spawner) close() {
 // refers to it and is -1 otherwise.
 func (s *spawner) start(p *Process, files ...uintptr) (pid, pidFD int, err error) {
 	done := make(chan struct{})
-	ff := func() {
+	s.requests <- func() {
 		defer close(done)
 		attr := &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: append([]uintptr{s.null.Fd()}, files...), Sys: p.Attr}
 		pidFD = -1
@@ -75,7 +75,6 @@ func (s *spawner) start(p *Process, files ...uintptr) (pid, pidFD int, err error
 			addChild(pid)
 		}
 	}
-	if os.Getenv("DIRECT") != "" { ff() } else { s.requests <- ff }
 	<-done
 	if err != nil {
 		return 0, -1, fmt.Errorf("cannot start %s in %s: %w", p.Path, p.Dir, err)
