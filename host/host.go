@@ -5,7 +5,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,16 +72,6 @@ type Host struct {
 	checkpoints map[string][]byte // by row
 }
 
-// row is an entry of the configuration and what has become of it.
-type row struct {
-	config.Row
-	phase      phase
-	generation int
-	instance   *instance // nil: no process
-	err        error     // why it failed
-	waiting    string    // what it is pending for
-}
-
 // Start starts all rows and returns at once; Settled tells when every row has come as far as it can. Call Stop in the end.
 func Start(o Options) (*Host, error) {
 	h, err := newHost(o)
@@ -144,68 +133,6 @@ func (h *Host) Dial() (conn *grpc.ClientConn, closeConn func(), err error) {
 		return nil, nil, err
 	}
 	return conn, func() { conn.Close(); endpoint.Close() }, nil
-}
-
-// RowStatus is what a person wants to know of a row.
-type RowStatus struct {
-	ID     string
-	Plugin string
-	Phase  string
-	PID    int
-	// Reason says what a pending row waits for, or why a row failed, with the place of the row.
-	Reason   string
-	Provides []string
-	Injects  []string
-}
-
-// Status tells of all rows, in the order of the configuration. After Done it is empty.
-func (h *Host) Status() []RowStatus {
-	answer := make(chan []RowStatus, 1)
-	h.post(func() {
-		var list []RowStatus
-		for _, r := range h.rows {
-			list = append(list, r.status())
-		}
-		answer <- list
-	})
-	select {
-	case list := <-answer:
-		return list
-	case <-h.done:
-		return nil
-	}
-}
-
-func (r *row) status() RowStatus {
-	s := RowStatus{ID: r.ID, Plugin: r.Plugin, Phase: string(r.phase)}
-	switch {
-	case r.err != nil:
-		s.Reason = reasonAt(r.Row, r.err)
-	case r.waiting != "" && r.phase == pending:
-		s.Reason = reasonAt(r.Row, errors.New(r.waiting))
-	}
-	if r.instance == nil || r.phase == starting {
-		return s
-	}
-	if r.instance.process != nil {
-		s.PID = r.instance.process.PID()
-	}
-	for _, p := range r.instance.manifest.GetProvides() {
-		s.Provides = append(s.Provides, p.GetSeam())
-	}
-	for _, i := range r.instance.manifest.GetInjects() {
-		s.Injects = append(s.Injects, i.GetSeam())
-	}
-	return s
-}
-
-// reasonAt puts the place of a row before an error that does not name one.
-func reasonAt(r config.Row, err error) string {
-	var placed *config.Error
-	if errors.As(err, &placed) {
-		return err.Error()
-	}
-	return fmt.Sprintf("%s: row %q: %v", r.Where, r.ID, err)
 }
 
 // registerSeams registers the seams that the host itself serves.
@@ -312,10 +239,6 @@ func (h *Host) isSettled() bool {
 	}
 }
 
-func (r *row) inTransition() bool {
-	return r.phase == starting || r.phase == activating || r.phase == deactivating
-}
-
 func (h *Host) states() []rowState {
 	states := make([]rowState, 0, len(h.rows))
 	for _, r := range h.rows {
@@ -346,111 +269,6 @@ func (h *Host) explain(d decision) {
 	}
 }
 
-func (h *Host) fail(r *row, err error) {
-	if r.phase == failed {
-		return
-	}
-	h.log.Error("row failed: " + reasonAt(r.Row, err))
-	r.phase, r.err = failed, err
-	if r.instance != nil && !h.stopping {
-		i := r.instance
-		h.do(func() error { i.stop(); return nil }, func(error) {
-			if r.instance == i && h.stopping {
-				r.instance = nil
-			}
-		})
-	}
-}
-
-// start starts the process of a row.
-func (h *Host) start(r *row) {
-	argv, err := h.argv(r.Row)
-	if err != nil {
-		r.phase, r.err = failed, &config.Error{Where: r.Where, Message: fmt.Sprintf("row %q: %v", r.ID, err)}
-		h.log.Error("row failed: " + r.err.Error())
-		return
-	}
-	h.next++
-	i := &instance{row: r.Row, number: h.next, host: h, log: h.log.Named(r.ID)}
-	r.phase, r.instance = starting, i
-	h.do(func() error {
-		return i.start(h.starts, argv, pluginEnv(h.options.Env, r.Env))
-	}, func(err error) {
-		switch {
-		case err != nil && h.stopping: // it was given up, whatever its error
-			h.end(r)
-		case err != nil:
-			h.fail(r, err)
-		default:
-			r.phase = pending
-			h.watch(r, i)
-		}
-	})
-}
-
-// watch waits for the end of a process.
-func (h *Host) watch(r *row, i *instance) {
-	h.work.Add(1)
-	go func() {
-		defer h.work.Done()
-		<-i.process.Exited()
-		h.post(func() { h.died(r, i) })
-	}()
-}
-
-// died deals with a process that ended by itself.
-func (h *Host) died(r *row, i *instance) {
-	if r.instance != i || r.phase == stopped || r.phase == failed || h.killed || h.stopping && r.phase == deactivating {
-		return
-	}
-	i.withdraw()
-	h.fail(r, fmt.Errorf("the process died: %s", i.process.Report()))
-}
-
-func (h *Host) activate(r *row) {
-	i := r.instance
-	r.phase = activating
-	r.generation++
-	generation, checkpoint := r.generation, h.checkpoint(r.ID)
-	h.do(func() error {
-		return i.activate(h.starts, generation, checkpoint)
-	}, func(err error) {
-		switch {
-		case r.phase != activating: // it died meanwhile
-		case err != nil && h.stopping:
-			h.end(r)
-		case err != nil:
-			h.fail(r, err)
-		default:
-			r.phase = active
-			h.log.Debug("row is active", "row", r.ID, "pid", i.process.PID())
-		}
-	})
-}
-
-func (h *Host) deactivate(r *row) {
-	i := r.instance
-	r.phase = deactivating
-	limit := deactivateTimeout
-	if h.stopping {
-		limit = shutdownTimeout
-	}
-	h.do(func() error {
-		return i.deactivate(h.ctx, limit)
-	}, func(err error) {
-		if err != nil {
-			h.log.Warn("deactivation was not clean", "row", r.ID, "error", err)
-		}
-		if r.phase != deactivating {
-			return
-		}
-		r.phase = pending
-		if h.stopping {
-			h.end(r)
-		}
-	})
-}
-
 // stop begins the orderly end: all instances hear of it first, so that grace periods are cut everywhere.
 func (h *Host) stop() {
 	if h.stopping {
@@ -472,33 +290,4 @@ func (h *Host) stop() {
 			})
 		}
 	}
-}
-
-// end ends the process of a row.
-func (h *Host) end(r *row) {
-	i := r.instance
-	r.phase = stopped
-	if i == nil {
-		return
-	}
-	killed := h.killed
-	h.do(func() error {
-		if killed && i.process != nil {
-			i.process.Kill()
-		}
-		i.stop()
-		return nil
-	}, func(error) { r.instance = nil })
-}
-
-// argv is the command line of a row's program.
-func (h *Host) argv(r config.Row) ([]string, error) {
-	if len(r.Command) > 0 {
-		return r.Command, nil
-	}
-	argv, ok := h.options.Builtin(r.Plugin)
-	if !ok {
-		return nil, fmt.Errorf("no built-in plugin %q%s", r.Plugin, config.Suggest(r.Plugin, h.options.Builtins))
-	}
-	return argv, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/dsh-go/dsh/sdk/agents"
 	"github.com/dsh-go/dsh/sdk/api/llmv1"
@@ -15,6 +16,11 @@ import (
 	"github.com/dsh-go/dsh/sdk/llm"
 	"github.com/dsh-go/dsh/sdk/tool"
 )
+
+// maxAnswer bounds what a model may say in one step: escaped, the whole of it must fit into one event.
+const maxAnswer = 8 << 20
+
+var errAnswer = errors.New("the model's answer is larger than 8 MiB")
 
 // turn answers one or more prompts.
 type turn struct {
@@ -185,7 +191,11 @@ func (s *session) ask(t *turn, tools []*toolsv1.Tool) ([]agents.ToolRequest, llm
 	s.mu.Unlock()
 	var calls []agents.ToolRequest
 	var usage *agents.Usage
+	size := 0
 	finish, err := s.agent.model.Generate(t.ctx, &llm.Request{SessionId: s.id, Messages: messages, Tools: tools}, func(e *llm.Event) error {
+		if size += proto.Size(e); size > maxAnswer {
+			return errAnswer
+		}
 		switch e := e.GetEvent().(type) {
 		case *llmv1.GenerateResponse_Text:
 			s.stream(t, e.Text, &agents.AssistantChunk{Text: e.Text})

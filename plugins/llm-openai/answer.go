@@ -3,11 +3,9 @@ package llmopenai
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/respjson"
@@ -17,6 +15,7 @@ import (
 )
 
 // answer turns a stream of chunks into events. Text and reasoning go out as they come; tool calls and usage at the end, whole.
+// An id that a server leaves out stays empty: the agent gives the call one.
 type answer struct {
 	*request
 	emit  func(*llm.Event) error
@@ -169,7 +168,6 @@ func (a *answer) end() (llm.Reason, error) {
 			if call.GetName() == "" {
 				return 0, a.namelessCall()
 			}
-			a.ensureID(call)
 			if err := a.emit(llm.ToolCallEvent(call)); err != nil {
 				return 0, err
 			}
@@ -181,14 +179,6 @@ func (a *answer) end() (llm.Reason, error) {
 		}
 	}
 	return reason, nil
-}
-
-// ensureID makes a call's id unique within the conversation: some servers send none, some begin anew with each answer.
-func (a *answer) ensureID(call *llm.ToolCall) {
-	if call.GetId() == "" || a.used[call.GetId()] {
-		call.Id = "call_" + strings.ToLower(rand.Text())
-	}
-	a.used[call.GetId()] = true
 }
 
 // raw is the JSON of a field that the client does not know; empty: it is absent or null.

@@ -24,11 +24,10 @@ type request struct {
 	*model
 	name   string // the model's
 	params openai.ChatCompletionNewParams
-	used   map[string]bool // ids of the conversation's calls
 }
 
 func (m *model) newRequest(req *llm.Request) *request {
-	r := &request{model: m, name: req.GetModel(), used: map[string]bool{}}
+	r := &request{model: m, name: req.GetModel()}
 	if r.name == "" {
 		r.name = m.config.Model
 	}
@@ -41,9 +40,6 @@ func (m *model) newRequest(req *llm.Request) *request {
 		r.params.Temperature = openai.Float(*m.config.Temperature)
 	}
 	for _, msg := range req.GetMessages() {
-		for _, call := range msg.GetToolCalls() {
-			r.used[call.GetId()] = true
-		}
 		r.params.Messages = append(r.params.Messages, m.message(msg))
 	}
 	for _, tool := range req.GetTools() {

@@ -22,9 +22,8 @@ const (
 
 // Error is the error of an answer.
 type Error struct {
-	Code    int             `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data,omitempty"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -179,55 +178,48 @@ func (version) MarshalJSON() ([]byte, error) { return []byte(`"2.0"`), nil }
 
 // Answer makes the line of a result. A result that cannot be marshalled is a bug; it becomes an internal error.
 func Answer(id ID, result any) []byte {
-	raw, err := marshal(result)
+	frame, err := line(struct {
+		Version version `json:"jsonrpc"`
+		ID      ID      `json:"id"`
+		Result  any     `json:"result"`
+	}{ID: id, Result: result})
 	if err != nil {
 		return Fail(id, Errorf(CodeInternal, "marshal the result: %v", err))
 	}
-	return line(struct {
-		Version version         `json:"jsonrpc"`
-		ID      ID              `json:"id"`
-		Result  json.RawMessage `json:"result"`
-	}{ID: id, Result: raw})
+	return frame
 }
 
 // Fail makes the line of an error answer. The zero ID is written as null.
 func Fail(id ID, e *Error) []byte {
-	return line(struct {
+	frame, err := line(struct {
 		Version version `json:"jsonrpc"`
 		ID      ID      `json:"id"`
 		Error   *Error  `json:"error"`
 	}{ID: id, Error: e})
+	if err != nil { // it has a number and a text
+		panic(fmt.Sprintf("jsonrpc: marshal an error: %v", err))
+	}
+	return frame
 }
 
 // Notify makes the line of a notification.
 func Notify(method string, params any) ([]byte, error) {
-	raw, err := marshal(params)
+	frame, err := line(struct {
+		Version version `json:"jsonrpc"`
+		Method  string  `json:"method"`
+		Params  any     `json:"params"`
+	}{Method: method, Params: params})
 	if err != nil {
 		return nil, fmt.Errorf("marshal the params of %s: %w", method, err)
 	}
-	return line(struct {
-		Version version         `json:"jsonrpc"`
-		Method  string          `json:"method"`
-		Params  json.RawMessage `json:"params"`
-	}{Method: method, Params: raw}), nil
+	return frame, nil
 }
 
-// line marshals what cannot fail: its raw parts are JSON already.
-func line(frame any) []byte {
-	raw, err := marshal(frame)
-	if err != nil {
-		panic(fmt.Sprintf("jsonrpc: %v", err))
-	}
-	return append(raw, '\n')
-}
-
-// marshal leaves <, > and & as they are, for people who read the wire.
-func marshal(value any) ([]byte, error) {
+// line leaves <, > and & as they are, for people who read the wire. Encode ends it with a newline.
+func line(frame any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	err := e.Encode(frame)
+	return b.Bytes(), err
 }
