@@ -62,6 +62,17 @@ func (s *session) follow(f *follower, seq uint64, offset int64) {
 	}
 }
 
+// settle says where the stream ends, or that it cannot end well. The first word counts.
+func (f *follower) settle(err error, end int64) {
+	switch {
+	case f.end >= 0 || f.err != nil:
+	case err != nil:
+		f.err = err
+	default:
+		f.end = end
+	}
+}
+
 // send streams events until the follower's end.
 func (s *session) send(ctx context.Context, f *follower, send func(*agentsv1.Event) error) error {
 	var buffer []byte

@@ -60,12 +60,22 @@ type worldServer struct {
 // newWorld starts an agent. Change the stand-ins before the first prompt.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, state: filepath.Join(t.TempDir(), "sessions"), cwd: t.TempDir(), host: &plugintest.Host{}}
+	w := &world{t: t, state: filepath.Join(memoryDir(t), "sessions"), cwd: t.TempDir(), host: &plugintest.Host{}}
 	w.model = func(_ context.Context, _ int, _ *llm.Request, emit emit) (llm.Reason, error) {
 		return llm.Stop, emit(llm.TextEvent("hello"))
 	}
 	w.start(nil)
 	return w
+}
+
+// memoryDir is a directory on a file system that syncs at once, where there is one.
+func memoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "dsh")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // start starts an instance: another one after the first has been stopped, or beside it.

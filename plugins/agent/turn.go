@@ -301,18 +301,18 @@ func (s *session) finish(t *turn, reason agents.Reason, why error) bool {
 	}
 	s.saveInfo()
 	for _, p := range t.prompts {
-		p.follower.err, p.follower.end = failed, s.log.size
+		p.follower.settle(failed, s.log.size)
 	}
 	t.stop(nil)
 	s.turn = nil
-	if len(s.queue) > 0 {
-		return true
-	}
-	s.running = false
+	s.running = len(s.queue) > 0
 	for f := range s.followers {
-		if f.end < 0 {
-			f.end = s.log.size
+		if failed != nil || !s.running {
+			f.settle(failed, s.log.size)
 		}
+	}
+	if s.running {
+		return true
 	}
 	if s.closing || s.agent.retired.Load() {
 		s.release()

@@ -30,7 +30,8 @@ type command struct {
 	stdout  *output
 	stderr  *output
 
-	shellEnded chan struct{} // the shell has ended; it is not reaped yet
+	shellEnded chan struct{} // the shell has ended, at ended; it is not reaped yet
+	ended      time.Time
 	kill       chan struct{} // closed to kill it
 	killOnce   sync.Once
 
@@ -38,8 +39,6 @@ type command struct {
 	exit     *bashv1.Exit
 	timedOut bool
 	aborted  bool
-	duration time.Duration
-	ended    time.Time
 }
 
 // launch starts a process that was prepared and takes it over. limit 0: no time limit. launching is held shared, and the engine
@@ -58,14 +57,17 @@ func (e *engine) launch(p *Process, limit time.Duration, live *live) (*command, 
 	p.Env = append(p.Env, envMark+"="+c.mark)
 	pidFD, err := c.spawn(p)
 	if err != nil {
+		e.shell.Store(nil)
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	c.slot = e.guard.add(c.pid)
 	e.mu.Lock()
 	e.commands[c] = struct{}{}
+	e.outputs[c.stdout], e.outputs[c.stderr] = struct{}{}, struct{}{}
 	e.mu.Unlock()
 	e.work.Go(func() {
 		awaitEnd(c.pid, pidFD)
+		c.ended = time.Now()
 		close(c.shellEnded)
 	})
 	e.work.Go(func() { c.pump(c.stdout) })
@@ -113,19 +115,15 @@ func (c *command) supervise(limit time.Duration) {
 		defer timer.Stop()
 		timeUp = timer.C
 	}
-	killed := true
 	select {
 	case <-c.shellEnded:
-		killed = false
 	case <-timeUp:
 		// After a suspension both may be due: a result that is there wins.
-		if killed = !hasEnded(c.pid); killed {
-			c.timedOut = true
+		if c.timedOut = !hasEnded(c.pid); c.timedOut {
 			c.chase()
 		}
 	case <-c.kill:
-		if killed = !hasEnded(c.pid); killed {
-			c.aborted = true
+		if c.aborted = !hasEnded(c.pid); c.aborted {
 			c.chase()
 		}
 	case <-e.closing:
@@ -133,10 +131,8 @@ func (c *command) supervise(limit time.Duration) {
 		<-e.dead
 	}
 	<-c.shellEnded
-	c.ended = time.Now()
-	c.duration = c.ended.Sub(c.started)
 	c.drain()
-	c.reap(killed)
+	c.reap()
 	close(c.done)
 }
 
@@ -149,7 +145,7 @@ func (c *command) chase() {
 }
 
 // reap takes the shell's exit and ends the supervision of its group.
-func (c *command) reap(killed bool) {
+func (c *command) reap() {
 	e := c.engine
 	e.mu.Lock()
 	delete(e.commands, c)
@@ -213,7 +209,12 @@ var readBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // pump reads a pipe to its end, whatever becomes of the command meanwhile.
 func (c *command) pump(o *output) {
-	defer o.pipe.Close()
+	defer func() {
+		c.engine.mu.Lock()
+		delete(c.engine.outputs, o)
+		c.engine.mu.Unlock()
+		o.pipe.Close()
+	}()
 	var drained sync.Once
 	defer drained.Do(func() { close(o.drained) })
 	raw, err := o.pipe.SyscallConn()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dsh-go/dsh/sdk"
@@ -86,6 +87,7 @@ func Serve(c *sdk.Context, o Options) error {
 		Context: c, options: o, mark: hex.EncodeToString(mark),
 		env:        inheritedEnv(os.Environ(), o.KeepEnv),
 		commands:   map[*command]struct{}{},
+		outputs:    map[*output]struct{}{},
 		stragglers: map[int]slot{},
 		tasks:      map[string]*task{},
 		closing:    make(chan struct{}),
@@ -113,8 +115,9 @@ func Serve(c *sdk.Context, o Options) error {
 type engine struct {
 	*sdk.Context
 	options Options
-	mark    string   // what the marks of all its commands begin with
-	env     []string // what commands inherit
+	mark    string                 // what the marks of all its commands begin with
+	env     []string               // what commands inherit
+	shell   atomic.Pointer[string] // where it was found
 	spawner *spawner
 	guard   *guard
 	spills  spills
@@ -131,6 +134,7 @@ type engine struct {
 	mu         sync.Mutex
 	counter    uint64                // of commands
 	commands   map[*command]struct{} // whose supervision has not ended
+	outputs    map[*output]struct{}  // that are still read
 	stragglers map[int]slot          // process groups whose shell has ended, by number
 	tasks      map[string]*task
 	order      []*task // oldest first

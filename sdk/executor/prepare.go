@@ -32,10 +32,9 @@ func (e *engine) prepare(command *bashv1.Command) (*Process, error) {
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	shell, err := exec.LookPath(e.options.Shell)
+	shell, err := e.findShell()
 	if err != nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "shell not found: %s: install bash or set the executor's shell",
-			strings.TrimPrefix(err.Error(), "exec: "))
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	p := &Process{
 		Command: command, Path: shell, Argv: []string{"bash", "-c", command.GetCommand()}, Dir: dir, Attr: sysProcAttr(),
@@ -60,6 +59,19 @@ func (e *engine) prepare(command *bashv1.Command) (*Process, error) {
 		}
 	}
 	return p, nil
+}
+
+// findShell returns the path of the shell. It looks once, and again when the shell could not be started.
+func (e *engine) findShell() (string, error) {
+	if found := e.shell.Load(); found != nil {
+		return *found, nil
+	}
+	path, err := exec.LookPath(e.options.Shell)
+	if err != nil {
+		return "", fmt.Errorf("shell not found: %s: install bash or set the executor's shell", strings.TrimPrefix(err.Error(), "exec: "))
+	}
+	e.shell.Store(&path)
+	return path, nil
 }
 
 func (p *Process) close() {

@@ -82,6 +82,11 @@ func (e *engine) killAll() {
 		e.Log().Error("some processes cannot be killed", "count", left)
 	}
 	close(e.dead)
+	e.mu.Lock()
+	for o := range e.outputs {
+		o.pipe.Close() // whoever holds the other end could not be found or killed
+	}
+	e.mu.Unlock()
 	e.work.Wait()
 	reapOrphans()
 	e.forgetStragglers()

@@ -124,7 +124,7 @@ func (c *command) result(limit time.Duration) *bashv1.Result {
 	return &bashv1.Result{
 		Stdout: c.stdout.result(), Stderr: c.stderr.result(), Exit: c.exit,
 		TimedOut: c.timedOut, TimeoutMs: limit.Milliseconds(), Aborted: c.aborted,
-		DurationUs: c.duration.Microseconds(), Notes: c.notes,
+		DurationUs: c.ended.Sub(c.started).Microseconds(), Notes: c.notes,
 	}
 }
 

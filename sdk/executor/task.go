@@ -191,6 +191,9 @@ func (e *engine) follow(t *task) {
 
 // forgetTasks removes the oldest finished tasks that are too many from what the engine keeps and returns them. mu is held.
 func (e *engine) forgetTasks() (forgotten []*task) {
+	if e.finished <= keptTasks {
+		return nil
+	}
 	e.order = slices.DeleteFunc(e.order, func(t *task) bool {
 		if e.finished <= keptTasks || !t.noticed {
 			return false
