@@ -102,7 +102,7 @@ func newHost(o Options) (*Host, error) {
 		order[r.ID] = i
 		h.rows = append(h.rows, &row{Row: r, phase: disabled})
 	}
-	h.tools = tools.New(o.Log.Named("tools"), func(row string) int { return order[row] }, h.settled)
+	h.tools = tools.New(o.Log.Named("tools"), func(row string) int { return order[row] }, h.settled, o.Config.ToolTimeout)
 	return h, nil
 }
 

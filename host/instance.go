@@ -118,6 +118,8 @@ func (i *instance) provide(ctx context.Context, target *router.Target) error {
 			if err := i.host.tools.Add(ctx, i.row.ID, target.Conn); err != nil {
 				return fmt.Errorf("list its tools: %w", err)
 			}
+		case s.GetSeam() == "tool-hook":
+			i.host.tools.AddHook(i.row.ID, target.Conn)
 		}
 	}
 	return nil

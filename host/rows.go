@@ -57,6 +57,9 @@ func (h *Host) start(r *row) {
 			h.fail(r, err)
 		default:
 			r.phase = pending
+			if offers(rowState{manifest: i.manifest}, "tool-hook") {
+				h.tools.ExpectHook(r.ID)
+			}
 			h.watch(r, i)
 		}
 	})

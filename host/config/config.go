@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"time"
 )
 
 // Config is what one set of files says.
@@ -17,7 +19,12 @@ type Config struct {
 	// File is the file the configuration was loaded from, for messages.
 	File string
 	Rows []Row
+	// ToolTimeout ends a tool call that runs longer.
+	ToolTimeout time.Duration
 }
+
+// defaultToolTimeout is longer than the longest time a command may ask for by default, ten minutes.
+const defaultToolTimeout = 11 * time.Minute
 
 // Row is one entry of the configuration. Exactly one of Plugin and Command is set.
 type Row struct {
@@ -74,13 +81,13 @@ func Load(file string, lookup func(string) (string, bool)) (*Config, error) {
 
 // Parse is Load for text that is at hand. name stands for the file in messages, and includes are relative to its folder.
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
-	l := &loader{lookup: lookup}
+	l := &loader{lookup: lookup, toolTimeout: defaultToolTimeout}
 	l.file(name, data)
 	l.checkIDs()
 	if len(l.errs) > 0 {
 		return nil, errors.Join(l.errs...)
 	}
-	return &Config{File: name, Rows: l.rows}, nil
+	return &Config{File: name, Rows: l.rows, ToolTimeout: l.toolTimeout}, nil
 }
 
 type loader struct {
@@ -88,6 +95,8 @@ type loader struct {
 	open   []string // the files being read, outermost first
 	rows   []Row
 	errs   []error
+
+	toolTimeout time.Duration
 }
 
 func (l *loader) failf(where Position, format string, args ...any) {
@@ -111,7 +120,7 @@ func (l *loader) file(name string, data []byte) {
 		l.failf(Position{name, 1}, "the file is empty; a configuration has the key plugins")
 		return
 	}
-	fields := l.object(root, "", "include", "plugins")
+	fields := l.object(root, "", "include", "plugins", "tools")
 	if fields["include"] == nil && fields["plugins"] == nil && root.kind == mapping && len(root.entries) == 0 {
 		l.failf(root.where, "a configuration has the key plugins")
 	}
@@ -119,6 +128,9 @@ func (l *loader) file(name string, data []byte) {
 		for _, item := range l.strings(include, "include") {
 			l.include(name, item)
 		}
+	}
+	if tools := fields["tools"]; tools != nil {
+		l.tools(tools)
 	}
 	if plugins := fields["plugins"]; plugins != nil {
 		if plugins.kind != sequence {
@@ -129,6 +141,19 @@ func (l *loader) file(name string, data []byte) {
 			l.row(item)
 		}
 	}
+}
+
+func (l *loader) tools(v *value) {
+	timeout := l.object(v, "tools", "timeoutMs")["timeoutMs"]
+	if timeout == nil {
+		return
+	}
+	ms, err := strconv.ParseInt(fmt.Sprint(timeout.scalar), 10, 64)
+	if timeout.kind != number || err != nil || ms < 1 {
+		l.failf(timeout.where, "tools.timeoutMs must be a positive integer")
+		return
+	}
+	l.toolTimeout = time.Duration(ms) * time.Millisecond
 }
 
 func (l *loader) include(from string, item *value) {

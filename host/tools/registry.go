@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
@@ -19,8 +20,11 @@ type Registry struct {
 	order   func(row string) int
 	settled <-chan struct{}
 
+	limit time.Duration
+
 	mu        sync.RWMutex
 	providers []*provider // in the order of their rows
+	hooks     []hook      // likewise
 }
 
 type provider struct {
@@ -30,9 +34,9 @@ type provider struct {
 }
 
 // New returns an empty registry. order gives the place of a row in the configuration. Calls wait until settled is closed: the first
-// prompt must not find half of the tools.
-func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}) *Registry {
-	return &Registry{log: log, order: order, settled: settled}
+// prompt must not find half of the tools. A call that runs longer than limit is ended.
+func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}, limit time.Duration) *Registry {
+	return &Registry{log: log, order: order, settled: settled, limit: limit}
 }
 
 // Add asks a provider for its tools and registers them. A tool whose name is taken is left out, and says so.
@@ -56,10 +60,18 @@ func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInte
 	return nil
 }
 
-// Remove forgets a row's tools. Calls in flight go on.
+// Remove forgets a row's tools, and notes that it is down if it is a hook. Calls in flight go on.
 func (r *Registry) Remove(row string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	isHook := slices.ContainsFunc(r.hooks, func(h hook) bool { return h.row == row })
+	r.removeTools(row)
+	r.mu.Unlock()
+	if isHook {
+		r.setHook(row, nil)
+	}
+}
+
+func (r *Registry) removeTools(row string) {
 	r.providers = slices.DeleteFunc(r.providers, func(p *provider) bool { return p.row == row })
 }
 

@@ -8,7 +8,7 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +40,10 @@ func Plugin() *sdk.Plugin {
 		Name:     "agent",
 		Version:  "1.0.0",
 		Provides: []sdk.Seam{agents.Seam},
-		Injects:  []sdk.Injection{llm.Seam.Required(), tool.Tools.Required()},
+		Injects: []sdk.Injection{
+			llm.Seam.Required(), tool.Tools.Required(),
+			agents.Seam.Optional(), // to reach the predecessor during a reload
+		},
 	}, config{SystemPrompt: systemPrompt}, activate)
 }
 
@@ -49,19 +52,14 @@ func activate(host *sdk.Context, c config) error {
 	if err != nil {
 		return err
 	}
+	inherited, err := restore(host.Restored())
+	if err != nil {
+		return err
+	}
 	a := &agent{
 		host: host, config: c, store: store{dir},
 		model: llm.NewClient(host.Conn()), tools: tool.NewClient(settling{host}),
-		sessions: map[string]*slot{}, inherited: map[string]bool{},
-	}
-	var left checkpoint
-	if restored := host.Restored(); len(restored) > 0 {
-		if err := json.Unmarshal(restored, &left); err != nil {
-			return fmt.Errorf("read the last instance's checkpoint: %w", err)
-		}
-	}
-	for _, id := range left.Sessions {
-		a.inherited[id] = true
+		sessions: map[string]*slot{}, inherited: inherited,
 	}
 	agentsv1.RegisterAgentsServer(host, &server{agent: a})
 	host.Effect("sessions", a.releaseAll)
@@ -103,9 +101,10 @@ type agent struct {
 
 	mu       sync.Mutex
 	sessions map[string]*slot
-	// inherited are sessions that are live but not open here: another instance of the row had them. They are opened when they
-	// are needed.
-	inherited map[string]bool
+	// inherited are sessions that are live but not open here, each with the claim of the instance that may still run it. They
+	// are opened when they are needed.
+	inherited map[string]string
+	claim     string // of this instance, when it has a successor and turns under way
 
 	checkpointing sync.Mutex // held while a checkpoint is on its way: the newest must come last
 }
@@ -117,24 +116,26 @@ type slot struct {
 	err     error
 }
 
-// checkpoint is what the row's next instance is left: which sessions are live.
-type checkpoint struct {
-	Sessions []string `json:"sessions"`
-}
-
 func unknownSession(id string) error { return status.Errorf(codes.NotFound, "unknown session: %s", id) }
 
-// with calls use with a live session, which it opens when another instance of the row had it.
-func (a *agent) with(ctx context.Context, id string, use func(*session) error) error {
+// with calls use with a live session, which it opens when another instance of the row had it. While that instance still runs the
+// session, the call is made there.
+func (a *agent) with(ctx context.Context, id string, use func(*session) error, there func(context.Context, agentsv1.AgentsClient) error) error {
 	for {
 		s, err := a.lookup(ctx, id)
-		if err != nil {
+		var other *elsewhere
+		switch {
+		case errors.As(err, &other):
+			if done, err := a.passOn(ctx, id, other, there); done {
+				return err
+			}
+			continue
+		case err != nil:
 			return err
-		}
-		if s == nil {
+		case s == nil:
 			continue // who was opening it gave up
 		}
-		if err := use(s); err != errReleased { //nolint:errorlint // never wrapped
+		if err := use(s); !errors.Is(err, errReleased) {
 			return err
 		}
 	}
@@ -144,23 +145,27 @@ func (a *agent) with(ctx context.Context, id string, use func(*session) error) e
 func (a *agent) lookup(ctx context.Context, id string) (*session, error) {
 	a.mu.Lock()
 	at := a.sessions[id]
-	if at == nil && !a.inherited[id] {
+	_, inherited := a.inherited[id]
+	switch {
+	case at != nil:
+		a.mu.Unlock()
+		select {
+		case <-at.ready:
+			return at.session, nil
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	case forwarded(ctx):
+		a.mu.Unlock()
+		return nil, status.Errorf(codes.Aborted, "session %s has been released", id)
+	case !inherited:
 		a.mu.Unlock()
 		return nil, unknownSession(id)
 	}
-	if at == nil {
-		at = a.reserve(id)
-		a.mu.Unlock()
-		a.fill(ctx, at, id, func() (*session, error) { return a.adopt(ctx, id) })
-		return at.session, at.err
-	}
+	at = a.reserve(id)
 	a.mu.Unlock()
-	select {
-	case <-at.ready:
-		return at.session, nil
-	case <-ctx.Done():
-		return nil, status.FromContextError(ctx.Err()).Err()
-	}
+	a.fill(ctx, at, id, func() (*session, error) { return a.adopt(ctx, id) })
+	return at.session, at.err
 }
 
 // reserve makes the slot that fill fills. The lock is held, and there is none.
@@ -193,8 +198,9 @@ func (a *agent) forget(s *session) {
 	defer a.mu.Unlock()
 	delete(a.sessions, s.id)
 	if !s.closing {
-		a.inherited[s.id] = true
+		a.inherited[s.id] = ""
 	}
+	a.dropClaim()
 }
 
 // live returns the sessions that are open.
@@ -212,40 +218,9 @@ func (a *agent) live() []*session {
 	return live
 }
 
-// retire frees the sessions for the successor, those with a turn under way when it has ended. Should there be no successor after
-// all, they are opened again as they are needed.
-func (a *agent) retire(context.Context, sdk.RetireReason) {
-	a.retired.Store(true)
-	for _, s := range a.live() {
-		s.retire()
-	}
-}
-
 func (a *agent) releaseAll(context.Context) error {
 	for _, s := range a.live() {
 		s.retire()
 	}
 	return nil
-}
-
-// checkpoint leaves the names of the live sessions with the host.
-func (a *agent) checkpoint(ctx context.Context) {
-	a.checkpointing.Lock()
-	defer a.checkpointing.Unlock()
-	var c checkpoint
-	a.mu.Lock()
-	for id := range a.sessions {
-		c.Sessions = append(c.Sessions, id)
-	}
-	for id := range a.inherited {
-		c.Sessions = append(c.Sessions, id)
-	}
-	a.mu.Unlock()
-	state, err := json.Marshal(c)
-	if err == nil {
-		err = a.host.Checkpoint(context.WithoutCancel(ctx), state)
-	}
-	if err != nil {
-		a.host.Log().Warn("live sessions will not survive a reload", "error", err)
-	}
 }

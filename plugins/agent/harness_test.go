@@ -19,6 +19,7 @@ import (
 
 	"github.com/dsh-go/dsh/plugins/agent"
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api/agentsv1"
 	"github.com/dsh-go/dsh/sdk/api/llmv1"
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 	"github.com/dsh-go/dsh/sdk/llm"
@@ -49,6 +50,8 @@ type world struct {
 	// tool runs a call: it sends what it likes, the last thing being a result. cancelled is closed when the call is cancelled.
 	tool func(call *toolsv1.Call, cancelled <-chan struct{}, send func(*toolsv1.ExecuteResponse)) error
 	list func(context.Context) error
+	// claimed has calls with a claim; nil: the host knows no claim.
+	claimed agentsv1.AgentsClient
 }
 
 type worldServer struct {
@@ -86,6 +89,9 @@ func (w *world) start(checkpoint []byte) {
 		Seams: func(r grpc.ServiceRegistrar) {
 			llmv1.RegisterLlmServer(r, worldServer{world: w})
 			toolsv1.RegisterToolsServer(r, worldServer{world: w})
+			if w.claimed != nil {
+				agentsv1.RegisterAgentsServer(r, router{to: w.claimed})
+			}
 		},
 		Host: w.host, Checkpoint: checkpoint,
 	})

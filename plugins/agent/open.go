@@ -100,7 +100,7 @@ func checkCreated(created *agents.SessionCreated) error {
 	return nil
 }
 
-// adopt opens a session that another instance of the row had, once that instance has released it.
+// adopt opens a session that another instance of the row had. While that one still has it, adopt says where, or waits.
 func (a *agent) adopt(ctx context.Context, id string) (*session, error) {
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
@@ -108,6 +108,12 @@ func (a *agent) adopt(ctx context.Context, id string) (*session, error) {
 		s, err := a.load(id)
 		if !errors.Is(err, errLocked) {
 			return s, err
+		}
+		a.mu.Lock()
+		claim := a.inherited[id]
+		a.mu.Unlock()
+		if claim != "" {
+			return nil, &elsewhere{claim}
 		}
 		select {
 		case <-retry.C:

@@ -39,7 +39,7 @@ func (v *server) Create(ctx context.Context, req *agentsv1.CreateRequest) (*agen
 func (v *server) Load(ctx context.Context, req *agentsv1.LoadRequest) (*agentsv1.LoadResponse, error) {
 	a, id := v.agent, req.GetSessionId()
 	a.mu.Lock()
-	if a.sessions[id] != nil || a.inherited[id] {
+	if _, inherited := a.inherited[id]; inherited || a.sessions[id] != nil {
 		a.mu.Unlock()
 		return nil, status.Errorf(codes.AlreadyExists, "session %s is already loaded", id)
 	}
@@ -79,11 +79,20 @@ func (v *server) List(_ context.Context, req *agentsv1.ListRequest) (*agentsv1.L
 }
 
 func (v *server) Close(ctx context.Context, req *agentsv1.CloseRequest) (*agentsv1.CloseResponse, error) {
-	err := v.agent.with(ctx, req.GetSessionId(), func(s *session) error { return s.close(ctx) })
+	a, id := v.agent, req.GetSessionId()
+	err := a.with(ctx, id,
+		func(s *session) error { return s.close(ctx) },
+		func(ctx context.Context, c agentsv1.AgentsClient) error {
+			_, err := c.Close(ctx, req)
+			if err == nil {
+				a.disown(id)
+			}
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
-	v.agent.checkpoint(ctx)
+	a.checkpoint(ctx)
 	return &agentsv1.CloseResponse{}, nil
 }
 
@@ -128,8 +137,12 @@ func (v *server) Prompt(req *agentsv1.PromptRequest, stream grpc.ServerStreaming
 			p.follower = f
 			return s.enqueue(p)
 		})
+	}, func(ctx context.Context, c agentsv1.AgentsClient) error {
+		s = nil
+		from, err := c.Prompt(ctx, req)
+		return pump(from, err, stream)
 	})
-	if err != nil {
+	if err != nil || s == nil {
 		return err
 	}
 	defer s.closeFollower(p.follower)
@@ -163,7 +176,12 @@ func promptContent(req *agentsv1.PromptRequest) ([]agents.ContentBlock, error) {
 }
 
 func (v *server) Cancel(ctx context.Context, req *agentsv1.CancelRequest) (*agentsv1.CancelResponse, error) {
-	err := v.agent.with(ctx, req.GetSessionId(), func(s *session) error { return s.cancel(req.GetPromptId()) })
+	err := v.agent.with(ctx, req.GetSessionId(),
+		func(s *session) error { return s.cancel(req.GetPromptId()) },
+		func(ctx context.Context, c agentsv1.AgentsClient) error {
+			_, err := c.Cancel(ctx, req)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +193,12 @@ func (v *server) Inject(ctx context.Context, req *agentsv1.InjectRequest) (*agen
 		Text: req.GetText(), Key: req.GetKey(),
 		Source: agents.Source{Kind: req.GetSource().GetKind(), Plugin: req.GetSource().GetPlugin()},
 	}
-	err := v.agent.with(ctx, req.GetSessionId(), func(s *session) error { return s.inject(d) })
+	err := v.agent.with(ctx, req.GetSessionId(),
+		func(s *session) error { return s.inject(d) },
+		func(ctx context.Context, c agentsv1.AgentsClient) error {
+			_, err := c.Inject(ctx, req)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +214,12 @@ func (v *server) Subscribe(req *agentsv1.SubscribeRequest, stream grpc.ServerStr
 			f = opened
 			return s.subscribe(f, req.GetAfterSeq(), req.GetFollow())
 		})
+	}, func(ctx context.Context, c agentsv1.AgentsClient) error {
+		s = nil
+		from, err := c.Subscribe(ctx, req)
+		return pump(from, err, stream)
 	})
-	if err != nil {
+	if err != nil || s == nil {
 		return err
 	}
 	defer s.closeFollower(f)

@@ -3,6 +3,7 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -146,7 +147,7 @@ type Events struct {
 // Next returns the next event, [io.EOF] after the last one. The session waits for a reader that falls far behind.
 func (e *Events) Next() (Event, error) {
 	raw, err := e.recv()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return Event{}, io.EOF
 	}
 	if err != nil {

@@ -51,10 +51,10 @@ const (
 // ContentBlock is a part of a prompt: a text (Text), a link (URI, Name) or an embedded text (URI, MimeType, Text).
 type ContentBlock struct {
 	Type     string `json:"type"`
-	Text     string `json:"text,omitempty"`
 	URI      string `json:"uri,omitempty"`
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mime_type,omitempty"`
+	Text     string `json:"text,omitempty"`
 }
 
 // ContextInjected is context for the next model request, from a plugin. It may stand outside of turns.
@@ -135,7 +135,8 @@ type ToolOutput struct {
 	Text   string `json:"text"`
 }
 
-// ToolResult is what a call came to. Every ToolRequest gets exactly one.
+// ToolResult is what a call came to. Every ToolRequest gets exactly one; without a ToolCall before it, the call never got as far as
+// being shown.
 type ToolResult struct {
 	CallID  string     `json:"call_id"`
 	Content []Content  `json:"content"`

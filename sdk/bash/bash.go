@@ -15,6 +15,7 @@ package bash
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -70,7 +71,7 @@ func (c *Client) Run(ctx context.Context, run *bashv1.RunRequest_Run, output fun
 		return nil, err
 	}
 	// An error of Send is io.EOF; Recv has the reason.
-	if err := stream.Send(&bashv1.RunRequest{Request: &bashv1.RunRequest_Run_{Run: run}}); err != nil && err != io.EOF {
+	if err := stream.Send(&bashv1.RunRequest{Request: &bashv1.RunRequest_Run_{Run: run}}); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	ended := make(chan struct{})
@@ -94,7 +95,7 @@ func (c *Client) Run(ctx context.Context, run *bashv1.RunRequest_Run, output fun
 	defer close(ended)
 	for {
 		response, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil, status.Error(codes.Internal, "the executor ended the call without a result")
 		}
 		if err != nil {

@@ -79,18 +79,19 @@ func terminate(f family, left []proc, told map[identity]bool) {
 
 // kill sends SIGKILL to what is left.
 func kill(f family, left []proc) {
-	held := map[int]bool{}
+	signalled := map[int]bool{} // the groups whose numbers are theirs for certain, and whether they have got it
 	for _, group := range f.groups() {
-		held[group] = true
+		signalled[group] = false
 	}
 	for _, p := range left {
-		if held[p.group] {
-			held[p.group] = false
+		done, held := signalled[p.group]
+		switch {
+		case !held:
+			p.signal(syscall.SIGKILL)
+		case !done:
+			signalled[p.group] = true
 			_ = syscall.Kill(-p.group, syscall.SIGKILL)
 		}
-	}
-	for _, p := range left {
-		p.signal(syscall.SIGKILL)
 	}
 }
 

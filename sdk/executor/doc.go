@@ -22,7 +22,9 @@
 //
 // No command outlives it. A deactivation kills and waits. When the executor is killed itself, the kernel kills the shells
 // (parent-death signal) and the guard everything else: a companion process, this program started again, that waits for the
-// executor's end (see guard.go). On Linux orphans of commands become children of the executor and are reaped by it.
+// executor's end (see guard.go). On Linux orphans of commands become children of the executor and are reaped by it. One thing
+// escapes a killed executor, though not a living one: a process that has left the session, emptied its environment and lost its
+// parent.
 //
 // # Concurrency
 //

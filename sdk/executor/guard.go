@@ -28,6 +28,8 @@ const (
 	guardPipe, guardLedger = 3, 4
 	// guardPatience is how long a guard tries to kill what cannot be killed.
 	guardPatience = time.Minute
+	// goodbyeLimit is how long a guard may take to leave.
+	goodbyeLimit = time.Second
 )
 
 // An init, because the guard is whatever program serves the executor, a test included: what its main does must not happen again.
@@ -186,7 +188,14 @@ func (g *guard) watch(pid, pidFD int) {
 		case <-g.closing:
 			_, _ = g.pipe.Write([]byte{1})
 			g.pipe.Close()
-			<-ended
+			limit := time.NewTimer(goodbyeLimit)
+			select {
+			case <-ended:
+			case <-limit.C:
+				_ = unix.Kill(pid, unix.SIGKILL) // it is ours and not reaped: the number is its
+				<-ended
+			}
+			limit.Stop()
 			reapChild(pid)
 			return
 		case <-ended:

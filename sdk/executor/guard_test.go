@@ -28,7 +28,7 @@ func guardOf(parent int) int {
 func TestNothingSurvivesAnExecutorThatIsKilled(t *testing.T) {
 	for _, escape := range escapes {
 		if strings.Contains(escape.command, "env -i setsid") {
-			continue // has neither mark nor group nor parent left: only an executor that lives finds it
+			continue // it has neither mark nor group nor parent left: only an executor that lives finds it
 		}
 		t.Run(escape.name, func(t *testing.T) {
 			t.Parallel()
@@ -101,13 +101,20 @@ func TestGuardHoldsNothingAndIgnoresSignals(t *testing.T) {
 }
 
 func TestDeactivationEndsTheGuard(t *testing.T) {
-	f := start(t, executor.Options{})
-	guard := guardOf(os.Getpid())
-	if guard == 0 {
-		t.Fatal("there is none")
-	}
-	f.instance.Stop()
-	if syscall.Kill(guard, 0) == nil {
-		t.Error("it is still there")
+	for name, stop := range map[string]bool{"as usual": false, "also when it was stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, executor.Options{})
+			var guard int
+			eventually(t, "the guard running", func() bool { guard = guardOf(os.Getpid()); return guard != 0 })
+			if stop {
+				if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.instance.Stop()
+			if syscall.Kill(guard, 0) == nil {
+				t.Error("it is still there")
+			}
+		})
 	}
 }

@@ -26,9 +26,9 @@ const (
 
 func TestTaskIsReadInIncrements(t *testing.T) {
 	f := start(t, executor.Options{Timeout: 50 * time.Millisecond, MaxTimeout: 50 * time.Millisecond}) // which tasks do not have
-	go_ := t.TempDir() + "/go"
+	release := t.TempDir() + "/go"
 	began := time.Now()
-	id := f.task(t, "s-1", "echo one; echo err >&2; until [ -e "+go_+" ]; do sleep .01; done; echo two; exit 4")
+	id := f.task(t, "s-1", "echo one; echo err >&2; until [ -e "+release+" ]; do sleep .01; done; echo two; exit 4")
 	if id != "bash-1" || time.Since(began) > time.Second {
 		t.Errorf("got %s after %v", id, time.Since(began))
 	}
@@ -51,7 +51,7 @@ func TestTaskIsReadInIncrements(t *testing.T) {
 	if r, err := f.Read(t.Context(), id, "s-1"); err != nil || len(r.GetStdout())+len(r.GetStderr()) > 0 || r.GetStatus().GetState() != stateRunning {
 		t.Errorf("nothing new: got %v, %v", r, err)
 	}
-	if err := os.WriteFile(go_, nil, 0o600); err != nil {
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	stdout, _, last := f.readAll(t, id, "s-1")
@@ -65,8 +65,8 @@ func TestTaskIsReadInIncrements(t *testing.T) {
 
 func TestReadHoldsAnIncompleteCharacterBack(t *testing.T) {
 	f := start(t, executor.Options{})
-	go_ := t.TempDir() + "/go"
-	id := f.task(t, "", `printf 'a\xe2\x82'; until [ -e `+go_+` ]; do sleep .01; done; printf '\xac\xe2'`)
+	release := t.TempDir() + "/go"
+	id := f.task(t, "", `printf 'a\xe2\x82'; until [ -e `+release+` ]; do sleep .01; done; printf '\xac\xe2'`)
 	read := ""
 	eventually(t, "the first character", func() bool {
 		r, err := f.Read(t.Context(), id, "")
@@ -79,7 +79,7 @@ func TestReadHoldsAnIncompleteCharacterBack(t *testing.T) {
 	if read != "a" {
 		t.Errorf("got %q", read)
 	}
-	if err := os.WriteFile(go_, nil, 0o600); err != nil {
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if stdout, _, _ := f.readAll(t, id, ""); stdout != "€\xe2" {

@@ -83,6 +83,22 @@ func TestTheCommandsOfTheReadmeWork(t *testing.T) {
 	}
 }
 
+func TestTheExampleHookDenies(t *testing.T) {
+	lines := indented(t, "../../examples/deny-commands/README.md")
+	t.Cleanup(func() { os.Remove("../../examples/deny-commands/deny-commands") })
+	var out string
+	for _, line := range lines[:2] {
+		out = shell(t, "../..", line)
+	}
+	if want := lines[2] + "\n"; !strings.HasPrefix(out, want) {
+		t.Errorf("printed %q, want %q", out, want)
+	}
+	allowed := shell(t, "../..", `go run ./cmd/dsh call -c examples/deny-commands/dsh.yaml bash '{"command":"echo fine","description":"Say"}'`)
+	if allowed != "fine\n" {
+		t.Errorf("an allowed command printed %q", allowed)
+	}
+}
+
 var (
 	yamlBlock  = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 	shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")

@@ -15,12 +15,13 @@ const module = "github.com/dsh-go/dsh/"
 // allowed says for each folder, by the longest prefix that fits, what of this module it may import: a package, or with /... all below
 // it too. A room may always import what is in it.
 var allowed = map[string][]string{
-	"cmd/dsh": {"host/...", "plugins/...", "sdk/...", "configs"},
-	"configs": {},
-	"host":    {"sdk/api/..."},
-	"plugins": {"sdk/..."},
-	"sdk":     {"sdk", "sdk/api/..."},
-	"sdk/api": {},
+	"cmd/dsh":  {"host/...", "plugins/...", "sdk/...", "configs"},
+	"configs":  {},
+	"examples": {"sdk/..."},
+	"host":     {"sdk/api/..."},
+	"plugins":  {"sdk/..."},
+	"sdk":      {"sdk", "sdk/api/..."},
+	"sdk/api":  {},
 	// The engine of a bash seam serves that seam and publishes events.
 	"sdk/executor": {"sdk", "sdk/api/...", "sdk/bash", "sdk/events"},
 	"test":         {"host/...", "plugins/...", "sdk/...", "configs"},
