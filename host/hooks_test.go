@@ -69,7 +69,9 @@ func slowPlugin() *sdk.Plugin {
 	})
 }
 
-type slow struct{ toolsv1.UnimplementedToolProviderServer }
+type slow struct {
+	toolsv1.UnimplementedToolProviderServer
+}
 
 func (slow) List(context.Context, *toolsv1.ListRequest) (*toolsv1.ListResponse, error) {
 	return &toolsv1.ListResponse{Tools: []*toolsv1.Tool{{Name: "slow"}}}, nil

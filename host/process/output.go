@@ -21,7 +21,7 @@ func (g goPluginLog) Named(name string) hclog.Logger {
 	if name == "stdio" {
 		return hclog.NewNullLogger()
 	}
-	return pluginLog{g.Logger}
+	return pluginLog(g)
 }
 
 // pluginLog takes what a process writes to stderr: log entries, and lines that are none, which come without arguments.

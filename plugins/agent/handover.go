@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -86,12 +87,16 @@ func (a *agent) retire(ctx context.Context, reason sdk.RetireReason) {
 
 // dropClaim releases the claim when no session is left. The lock is held.
 func (a *agent) dropClaim() {
-	if a.claim == "" || len(a.sessions) > 0 {
+	if a.claim == "" || len(a.sessions) > 0 || a.host.Done().Err() != nil {
 		return
 	}
 	claim := a.claim
 	a.claim = ""
-	a.host.Go("release "+claim, func(ctx context.Context) error { return a.host.Release(ctx, agents.Seam, claim) })
+	a.host.Go("release "+claim, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		return a.host.Release(ctx, agents.Seam, claim)
+	})
 }
 
 // elsewhere is the error of a session that runs in another instance of the row.
