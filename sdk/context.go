@@ -21,6 +21,7 @@ type Context struct {
 	row        string
 	generation uint32
 	restored   []byte
+	crash      string
 	log        hclog.Logger
 	conn       *grpc.ClientConn
 	host       pluginv1.HostClient
@@ -107,6 +108,9 @@ func (c *Context) OnRetire(f func(context.Context, RetireReason)) {
 
 // Restored is the checkpoint that the row's last instance left; nil for the first.
 func (c *Context) Restored() []byte { return c.restored }
+
+// Crash says how the row's last instance died, when it did so unasked; empty when it did not.
+func (c *Context) Crash() string { return c.crash }
 
 // Checkpoint leaves state with the host for the row's next instance, after a reload or a crash. At most 1 MiB.
 func (c *Context) Checkpoint(ctx context.Context, state []byte) error {

@@ -76,7 +76,7 @@ func (i *instance) newContext(req *pluginv1.ActivateRequest) (*Context, error) {
 		return nil, fmt.Errorf("dial the host: %w", err)
 	}
 	c := &Context{
-		row: req.GetRow(), generation: req.GetGeneration(), restored: req.GetCheckpoint(), log: i.log,
+		row: req.GetRow(), generation: req.GetGeneration(), restored: req.GetCheckpoint(), crash: req.GetCrash(), log: i.log,
 		conn: conn, host: pluginv1.NewHostClient(conn), retired: make(chan struct{}),
 		server: grpc.NewServer(append(api.ServerOptions(),
 			grpc.Creds(peer.Credentials(func() int { return i.hostPID })),
@@ -118,7 +118,7 @@ func (i *instance) start(c *Context, req *pluginv1.ActivateRequest) error {
 	i.serving = make(chan struct{})
 	go func() {
 		defer close(i.serving)
-		if err := c.server.Serve(listener); err != nil {
+		if err := c.server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			i.log.Error("seam server ended", "error", err)
 		}
 	}()

@@ -216,6 +216,7 @@ func titleOf(content []agents.ContentBlock) string {
 			continue
 		}
 		for line := range strings.Lines(text) {
+			line = strings.ToValidUTF8(line[:min(len(line), 100*maxTitle)], "")
 			if line = strings.Join(strings.Fields(line), " "); line == "" {
 				continue
 			}

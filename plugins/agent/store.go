@@ -167,7 +167,8 @@ func parseToken(token string) (listed, error) {
 
 // remove deletes the session's files.
 func (st store) remove(id string) error {
-	for _, path := range []string{st.logPath(id), filepath.Join(st.dir, id+infoSuffix)} {
+	info := filepath.Join(st.dir, id+infoSuffix)
+	for _, path := range []string{st.logPath(id), info, info + "~"} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

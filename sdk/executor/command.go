@@ -17,11 +17,15 @@ import (
 // drainLimit is how long output is still read after the shell's end when something goes on writing.
 const drainLimit = 200 * time.Millisecond
 
+// finishStderr is how much of the end of stderr a policy sees.
+const finishStderr = 4 << 10
+
 // command is a shell that was started. Its supervisor (supervise) owns how it ends; what that is may be read once done is closed.
 type command struct {
 	engine  *engine
 	dir     string
 	notes   []string
+	finish  func(*bashv1.Exit, []byte) ([]string, error) // see Process; may be nil
 	pid     int // of the shell, its process group and its session
 	mark    string
 	slot    slot
@@ -39,6 +43,7 @@ type command struct {
 	exit     *bashv1.Exit
 	timedOut bool
 	aborted  bool
+	failure  error // the command never ran
 }
 
 // launch starts a process that was prepared and takes it over. limit 0: no time limit. launching is held shared, and the engine
@@ -50,7 +55,7 @@ func (e *engine) launch(p *Process, limit time.Duration, live *live) (*command, 
 	n := e.counter
 	e.mu.Unlock()
 	c := &command{
-		engine: e, dir: p.Dir, notes: p.Notes, live: live, mark: fmt.Sprintf("%s-%d", e.mark, n),
+		engine: e, dir: p.Dir, notes: p.Notes, finish: p.Finish, live: live, mark: fmt.Sprintf("%s-%d", e.mark, n),
 		stdout: e.newOutput(n, 0), stderr: e.newOutput(n, 1),
 		shellEnded: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -58,6 +63,9 @@ func (e *engine) launch(p *Process, limit time.Duration, live *live) (*command, 
 	pidFD, err := c.spawn(p)
 	if err != nil {
 		e.shell.Store(nil)
+		if p.Finish != nil {
+			_, _ = p.Finish(nil, nil)
+		}
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	c.slot = e.guard.add(c.pid)
@@ -91,8 +99,8 @@ func (c *command) spawn(p *Process) (pidFD int, err error) {
 		o.pipe, files[i] = r, uintptr(w)
 	}
 	descriptors := files[:]
-	if p.script != nil {
-		descriptors = append(descriptors, p.script.Fd())
+	for _, f := range p.files {
+		descriptors = append(descriptors, f.Fd())
 	}
 	c.started = time.Now()
 	c.pid, pidFD, err = c.engine.spawner.start(p, descriptors...)
@@ -133,6 +141,10 @@ func (c *command) supervise(limit time.Duration) {
 	<-c.shellEnded
 	c.drain()
 	c.reap()
+	if c.finish != nil {
+		notes, err := c.finish(c.exit, c.stderr.end(finishStderr))
+		c.notes, c.failure = append(c.notes, notes...), asStatus(err)
+	}
 	close(c.done)
 }
 

@@ -38,27 +38,34 @@ func (e *engine) prepare(command *bashv1.Command) (*Process, error) {
 	}
 	p := &Process{
 		Command: command, Path: shell, Argv: []string{"bash", "-c", command.GetCommand()}, Dir: dir, Attr: sysProcAttr(),
-		Env: append(slices.Clip(slices.Clone(e.env)), "PWD="+dir),
+		Env: append(slices.Clip(slices.Clone(e.env)), "PWD="+dir), TempDir: e.spills.dir,
 	}
 	if session := command.GetSessionId(); session != "" {
 		p.Env = append(p.Env, envSession+"="+session)
 	}
 	if len(command.GetCommand()) >= longestArgument {
-		if p.script, err = newScript(command.GetCommand()); err != nil {
+		script, err := newScript(command.GetCommand())
+		if err != nil {
 			return nil, status.Errorf(codes.ResourceExhausted, "cannot store a command of %d bytes: %v", len(command.GetCommand()), err)
 		}
+		p.Pass(script)
 		p.Argv[2] = scriptCommand
 	}
 	if e.options.Policy != nil {
 		if err := e.options.Policy(p); err != nil {
 			p.close()
-			if _, ok := status.FromError(err); ok {
-				return nil, err
-			}
-			return nil, status.Error(codes.FailedPrecondition, err.Error())
+			return nil, asStatus(err)
 		}
 	}
 	return p, nil
+}
+
+// asStatus makes a policy's error a status, unless it is one.
+func asStatus(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.FailedPrecondition, err.Error())
 }
 
 // findShell returns the path of the shell. It looks once, and again when the shell could not be started.
@@ -75,8 +82,8 @@ func (e *engine) findShell() (string, error) {
 }
 
 func (p *Process) close() {
-	if p.script != nil {
-		p.script.Close()
+	for _, f := range p.files {
+		f.Close()
 	}
 }
 

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -55,7 +56,7 @@ func (s *server) Run(stream grpc.BidiStreamingServer[bashv1.RunRequest, bashv1.R
 	})
 	err = c.send(stream)
 	<-c.done
-	if err != nil {
+	if err = cmp.Or(err, c.failure); err != nil {
 		return err
 	}
 	return stream.Send(&bashv1.RunResponse{Event: &bashv1.RunResponse_Result{Result: c.result(limit)}})

@@ -26,8 +26,21 @@ type Process struct {
 	Attr *syscall.SysProcAttr
 	// Notes are lines for model and people that the result carries.
 	Notes []string
+	// TempDir is the executor's own directory for temporary files. Whoever uses it makes it, with mode 0700; it is removed when the
+	// executor ends, also when it is killed.
+	TempDir string
+	// Finish, if set, is called once when the process has ended, before anyone learns of it, with how it ended and the end of its
+	// stderr; with neither when it could not be started. It may add notes to the result. Its error, a status or not, means that the
+	// command never ran, and takes the place of the result.
+	Finish func(exit *bashv1.Exit, stderr []byte) (notes []string, err error)
 
-	script *os.File // descriptor 3 of the process, when the command is too long for an argument
+	files []*os.File // its descriptors from 3 on
+}
+
+// Pass gives the process a further descriptor and returns its number there. The executor closes the file.
+func (p *Process) Pass(f *os.File) int {
+	p.files = append(p.files, f)
+	return 2 + len(p.files)
 }
 
 // spawner starts processes, one after the other, from one goroutine that never leaves its thread: a parent-death signal comes when

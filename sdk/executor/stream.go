@@ -58,6 +58,13 @@ func (s *stream) result() *bashv1.Stream {
 	return r
 }
 
+// end returns a copy of the last n bytes, of those in memory.
+func (s *stream) end(n int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tail.last(min(n, len(s.tail.buf)))
+}
+
 // spillPath is where the whole stream is; empty when it could not be written.
 func (s *stream) spillPath() string {
 	s.mu.Lock()

@@ -55,6 +55,9 @@ func (t *task) status() *bashv1.TaskStatus {
 		return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_RUNNING}
 	}
 	exit := t.command.exit
+	if t.command.failure != nil {
+		return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED}
+	}
 	if exit.GetSignal() != "" {
 		return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED, Exit: exit}
 	}

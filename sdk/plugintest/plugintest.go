@@ -31,6 +31,8 @@ type Options struct {
 	Host *Host
 	// Checkpoint is what a previous instance left.
 	Checkpoint []byte
+	// Crash says how the previous instance died; empty: it did not.
+	Crash string
 }
 
 // Instance is a running instance of a plugin.
@@ -91,7 +93,7 @@ func Activate(t testing.TB, p *sdk.Plugin, o Options) (*Instance, error) {
 		return nil, err
 	}
 	_, err = i.server.Activate(t.Context(), &pluginv1.ActivateRequest{
-		Row: p.Name(), Generation: 1, Config: string(config), Checkpoint: o.Checkpoint,
+		Row: p.Name(), Generation: 1, Config: string(config), Checkpoint: o.Checkpoint, Crash: o.Crash,
 		HostSocket: filepath.Join(dir, "host"), SeamSocket: filepath.Join(dir, "seams"),
 	})
 	if err != nil {

@@ -377,7 +377,9 @@ type ActivateRequest struct {
 	// The absolute path of the unix socket on which the host takes this instance's calls.
 	HostSocket string `protobuf:"bytes,5,opt,name=host_socket,json=hostSocket,proto3" json:"host_socket,omitempty"`
 	// The absolute path at which the instance must listen for calls of its seams. Only the host may connect.
-	SeamSocket    string `protobuf:"bytes,6,opt,name=seam_socket,json=seamSocket,proto3" json:"seam_socket,omitempty"`
+	SeamSocket string `protobuf:"bytes,6,opt,name=seam_socket,json=seamSocket,proto3" json:"seam_socket,omitempty"`
+	// How the row's last instance died, when it did so unasked; its checkpoint may lack the latest. Empty: it did not.
+	Crash         string `protobuf:"bytes,7,opt,name=crash,proto3" json:"crash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +452,13 @@ func (x *ActivateRequest) GetHostSocket() string {
 func (x *ActivateRequest) GetSeamSocket() string {
 	if x != nil {
 		return x.SeamSocket
+	}
+	return ""
+}
+
+func (x *ActivateRequest) GetCrash() string {
+	if x != nil {
+		return x.Crash
 	}
 	return ""
 }
@@ -949,7 +958,7 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06Inject\x12\x12\n" +
 	"\x04seam\x18\x01 \x01(\tR\x04seam\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x1a\n" +
-	"\boptional\x18\x03 \x01(\bR\boptional\"\xbd\x01\n" +
+	"\boptional\x18\x03 \x01(\bR\boptional\"\xd3\x01\n" +
 	"\x0fActivateRequest\x12\x10\n" +
 	"\x03row\x18\x01 \x01(\tR\x03row\x12\x1e\n" +
 	"\n" +
@@ -962,7 +971,8 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\vhost_socket\x18\x05 \x01(\tR\n" +
 	"hostSocket\x12\x1f\n" +
 	"\vseam_socket\x18\x06 \x01(\tR\n" +
-	"seamSocket\"\x12\n" +
+	"seamSocket\x12\x14\n" +
+	"\x05crash\x18\a \x01(\tR\x05crash\"\x12\n" +
 	"\x10ActivateResponse\"\xaa\x01\n" +
 	"\rRetireRequest\x12;\n" +
 	"\x06reason\x18\x01 \x01(\x0e2#.dsh.plugin.v1.RetireRequest.ReasonR\x06reason\"\\\n" +
