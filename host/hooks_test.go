@@ -24,6 +24,9 @@ type hookConfig struct {
 func hookPlugin() *sdk.Plugin {
 	m := sdk.Manifest{Name: "hook", Provides: []sdk.Seam{hook.Seam}}
 	return sdk.Define(m, hookConfig{}, func(c *sdk.Context, config hookConfig) error {
+		if config.Before == "never starts" {
+			return errors.New("it does not start")
+		}
 		hook.Serve(c, hook.Hook{
 			Before: func(_ context.Context, call *toolsv1.Call) (hook.Decision, error) {
 				word, rest, _ := strings.Cut(config.Before, " ")
@@ -129,10 +132,9 @@ func TestHooksRuleOverCalls(t *testing.T) {
 }
 
 func TestAHookThatIsDownRefusesEveryCall(t *testing.T) {
-	h, conn, _ := run(t, twoRows+"  - {id: policy, plugin: hook, config: {before: die}}\n")
-	_ = callTool(t, conn, "run", "echo x")
-	waitFor(t, func() bool { return statusOf(t, h, "policy").Phase == "failed" })
-	if got, want := callTool(t, conn, "run", "echo x").GetContent()[0].GetText(), `Error: hook "policy" is not active`; got != want {
+	_, conn, _ := run(t, twoRows+"  - {id: policy, plugin: hook, config: {before: never starts}}\n")
+	want := `Error: hook "policy" failed: row "policy" failed: activate: it does not start`
+	if got := callTool(t, conn, "run", "echo x").GetContent()[0].GetText(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

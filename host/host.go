@@ -168,12 +168,10 @@ func (h *Host) post(message func()) {
 
 // do runs something slow elsewhere; then takes its outcome on the host's goroutine.
 func (h *Host) do(slow func() error, then func(error)) {
-	h.work.Add(1)
-	go func() {
-		defer h.work.Done()
+	h.work.Go(func() {
 		err := slow()
 		h.post(func() { then(err) })
-	}()
+	})
 }
 
 func (h *Host) run() {
@@ -242,11 +240,7 @@ func (h *Host) isSettled() bool {
 func (h *Host) states() []rowState {
 	states := make([]rowState, 0, len(h.rows))
 	for _, r := range h.rows {
-		s := rowState{id: r.ID, phase: r.phase}
-		if r.instance != nil && r.phase != starting {
-			s.manifest = r.instance.manifest
-		}
-		states = append(states, s)
+		states = append(states, rowState{id: r.ID, phase: r.phase, manifest: r.manifest, returning: r.returning})
 	}
 	return states
 }

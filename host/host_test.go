@@ -104,6 +104,8 @@ func (b *testBash) Run(stream grpc.BidiStreamingServer[bashv1.RunRequest, bashv1
 		fmt.Fprintln(os.Stderr, "about to die")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
+	case "crash":
+		return answer(b.c.Crash())
 	case "panic":
 		panic("cannot run this")
 	case "wait":
@@ -361,22 +363,49 @@ func TestAPanicOfAHandlerIsContained(t *testing.T) {
 	}
 }
 
-func TestAProviderThatDiesIsNamedToItsCallersAndOthersServeOn(t *testing.T) {
-	h, conn, log := run(t, twoRows+"  - {id: free, plugin: bash, disabled: true}\n")
-	_, err := runBash(t.Context(), bashv1.NewBashClient(conn), "die now")
+func TestAProviderThatDiesIsNamedToItsCallersAndStartedAgain(t *testing.T) {
+	h, conn, log := run(t, twoRows)
+	before := statusOf(t, h, "shell")
+	front := statusOf(t, h, "front").PID
+	bash := bashv1.NewBashClient(conn)
+	_, err := runBash(t.Context(), bash, "die now")
 	want := `row "shell" died during the call: signal: killed; last on stderr: printed before death | about to die`
 	if status.Code(err) != codes.Unavailable || status.Convert(err).Message() != want {
 		t.Errorf("got %v, want unavailable, %q", err, want)
 	}
-	_, err = runBash(t.Context(), bashv1.NewBashClient(conn), "echo gone")
-	if want := `no active row provides seam "dsh.bash.v1.Bash"`; status.Convert(err).Message() != want {
-		t.Errorf("afterwards: got %v, want %q", err, want)
+	waitFor(t, func() bool { return statusOf(t, h, "shell").Generation == 2 })
+	if got, err := runBash(t.Context(), bash, "echo again"); err != nil || got != "again" {
+		t.Errorf("a call that came while it was started again: %q, %v", got, err)
+	}
+	after := statusOf(t, h, "shell")
+	if after.Phase != "active" || after.PID == before.PID {
+		t.Errorf("got %+v, want a new process", after)
+	}
+	if got := statusOf(t, h, "front"); got.PID != front || got.Phase != "active" {
+		t.Errorf("the dependent was touched: %+v", got)
+	}
+	if got, err := runBash(t.Context(), bash, "crash"); err != nil || got != "the process died: signal: killed; last on stderr: printed before death | about to die" {
+		t.Errorf("the new instance was told %q, %v", got, err)
+	}
+	waitFor(t, func() bool { return strings.Contains(log.String(), "printed before death") })
+}
+
+func TestARowThatKeepsCrashingFailsAndTakesItsDependentsAlong(t *testing.T) {
+	h, conn, _ := run(t, twoRows)
+	bash := bashv1.NewBashClient(conn)
+	for statusOf(t, h, "shell").Phase != "failed" {
+		_, err := runBash(t.Context(), bash, "die now")
+		if got := status.Convert(err).Message(); !strings.Contains(got, `row "shell"`) || !strings.Contains(got, "signal: killed") {
+			t.Fatalf("a call during the crash loop: %v, want the row and how it died", err)
+		}
+	}
+	if got, want := statusOf(t, h, "shell").Reason, "test.yaml:5: row \"shell\": crashed 5 times within 1m0s; the last time: the process died: signal: killed"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	waitFor(t, func() bool { return statusOf(t, h, "front").Phase == "pending" })
 	if got, want := statusOf(t, h, "front").Reason, `needs seam "bash"; row "shell", which provides it, failed`; !strings.Contains(got, want) {
 		t.Errorf("the dependent waits for %q, want %q", got, want)
 	}
-	waitFor(t, func() bool { return strings.Contains(log.String(), "printed before death") })
 }
 
 // waitFor polls what another process or goroutine brings about.

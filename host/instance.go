@@ -69,7 +69,7 @@ func (i *instance) start(ctx context.Context, argv, env []string) error {
 }
 
 // activate gives the instance its socket to the host, activates it, and lets calls go to it.
-func (i *instance) activate(ctx context.Context, generation int, checkpoint []byte) error {
+func (i *instance) activate(ctx context.Context, generation int, checkpoint []byte, crash string) error {
 	hostSocket := filepath.Join(i.host.dir, fmt.Sprint(i.number), "host")
 	seamSocket := filepath.Join(i.host.dir, fmt.Sprint(i.number), "seams")
 	target := &router.Target{Row: i.row.ID, Exited: i.process.Exited(), Report: i.process.Report}
@@ -96,7 +96,7 @@ func (i *instance) activate(ctx context.Context, generation int, checkpoint []by
 	defer cancel()
 	_, err = i.process.Plugin().Activate(ctx, &pluginv1.ActivateRequest{
 		Row: i.row.ID, Generation: uint32(generation), Config: i.row.Config(), Checkpoint: checkpoint,
-		HostSocket: hostSocket, SeamSocket: seamSocket,
+		HostSocket: hostSocket, SeamSocket: seamSocket, Crash: crash,
 	})
 	if err == nil {
 		err = i.provide(ctx, target)
@@ -111,21 +111,21 @@ func (i *instance) activate(ctx context.Context, generation int, checkpoint []by
 // provide lets calls of the instance's seams go to it.
 func (i *instance) provide(ctx context.Context, target *router.Target) error {
 	for _, s := range i.manifest.GetProvides() {
-		switch {
-		case !s.GetContribution():
+		if !s.GetContribution() {
 			i.host.router.Provide(s.GetService(), target)
-		case s.GetSeam() == "tool-provider":
-			if err := i.host.tools.Add(ctx, i.row.ID, target.Conn); err != nil {
+			continue
+		}
+		i.host.router.Provide(router.Contribution(s.GetService(), i.row.ID), target)
+		if s.GetService() == providerService {
+			if err := i.host.tools.Add(ctx, i.row.ID, i.host.router.Conn(providerService, i.row.ID)); err != nil {
 				return fmt.Errorf("list its tools: %w", err)
 			}
-		case s.GetSeam() == "tool-hook":
-			i.host.tools.AddHook(i.row.ID, target.Conn)
 		}
 	}
 	return nil
 }
 
-// withdraw ends all calls from and to the instance, and forgets what it held.
+// withdraw ends all calls from and to the instance, and what it claimed.
 func (i *instance) withdraw() {
 	i.mu.Lock()
 	target, endpoint := i.target, i.endpoint
@@ -134,8 +134,7 @@ func (i *instance) withdraw() {
 	if target == nil {
 		return
 	}
-	i.host.router.Withdraw(target)
-	i.host.tools.Remove(i.row.ID)
+	i.host.router.Disclaim(target)
 	endpoint.Close()
 	target.Conn.Close()
 }
@@ -156,7 +155,6 @@ func (i *instance) retire(ctx context.Context, reason pluginv1.RetireRequest_Rea
 func (i *instance) deactivate(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	i.host.tools.Remove(i.row.ID)
 	answer, err := i.process.Plugin().Deactivate(ctx, &pluginv1.DeactivateRequest{})
 	if err != nil {
 		err = i.explain("deactivate", err)

@@ -18,6 +18,7 @@ const (
 	activating   phase = "activating"   // the host waits for its activation
 	active       phase = "active"       // serves
 	deactivating phase = "deactivating" // the host waits for its deactivation
+	restarting   phase = "restarting"   // it crashed; a new process is started after a while
 	stopped      phase = "stopped"      // its process is gone, as it should be
 	failed       phase = "failed"
 )
@@ -27,6 +28,8 @@ type rowState struct {
 	id       string
 	phase    phase
 	manifest *pluginv1.Manifest // nil until described
+	// returning is true from a crash until the row is active again: those who need it stay active, and their calls are held.
+	returning bool
 }
 
 // hostSeams are the seams that the host serves, with their services. The value of a contribution is the seam through which it is
@@ -51,7 +54,7 @@ func plan(rows []rowState, seams hostSeams, stopping bool) decision {
 		p.unwind()
 		return p.decision
 	}
-	if slices.ContainsFunc(rows, func(r rowState) bool { return r.phase == starting }) {
+	if slices.ContainsFunc(rows, func(r rowState) bool { return r.phase == starting && !r.returning }) {
 		return p.decision // who provides what is known when all are described
 	}
 	p.findProviders()
@@ -66,25 +69,28 @@ func plan(rows []rowState, seams hostSeams, stopping bool) decision {
 			p.activate = append(p.activate, r.id)
 		case r.phase == pending:
 			p.waiting[r.id] = reason
-		case r.phase == active && p.isLost(r, nil) && !p.isNeeded(r):
+		case r.phase == active && !p.isPresent(r, nil) && !p.isNeeded(r):
 			p.deactivate = append(p.deactivate, r.id)
 		}
 	}
 	return p.decision
 }
 
-// isLost is true when an active row cannot stay so: a provider it requires is gone, or is lost itself.
-func (p *planner) isLost(r rowState, seen []string) bool {
-	if p.missing(r) != "" {
-		return true
+// isPresent is true when a row serves or is about to serve again, and so are all that it requires.
+func (p *planner) isPresent(r rowState, seen []string) bool {
+	if r.phase != active && !r.returning {
+		return false
 	}
 	for _, need := range r.manifest.GetInjects() {
+		if _, ok := p.seams[need.GetSeam()]; ok || need.GetOptional() {
+			continue
+		}
 		provider, ok := p.providers[need.GetSeam()]
-		if ok && !need.GetOptional() && !slices.Contains(seen, provider.id) && p.isLost(provider, append(seen, r.id)) {
-			return true
+		if !ok || !slices.Contains(seen, provider.id) && !p.isPresent(provider, append(seen, r.id)) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 type planner struct {
@@ -219,7 +225,7 @@ func (p *planner) unwind() {
 	busy, last := false, ""
 	for _, r := range p.rows {
 		switch r.phase {
-		case pending, failed:
+		case pending, restarting, failed:
 			p.stop = append(p.stop, r.id)
 		case active:
 			last = r.id

@@ -33,6 +33,12 @@ func state(id string, p phase, words ...string) rowState {
 	return rowState{id: id, phase: p, manifest: manifest(words...)}
 }
 
+func returning(id string, p phase, words ...string) rowState {
+	r := state(id, p, words...)
+	r.returning = true
+	return r
+}
+
 var testSeams = hostSeams{"tools": "test.tools"}
 
 func TestPlan(t *testing.T) {
@@ -96,7 +102,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			"a provider of another version does not do",
-			[]rowState{state("tool", pending, "bash"), {"bash", active, otherVersion}}, false,
+			[]rowState{state("tool", pending, "bash"), {id: "bash", phase: active, manifest: otherVersion}}, false,
 			decision{waiting: map[string]string{"tool": `needs seam "bash" as test.bash, which row "bash" serves in another version`}},
 		},
 		{
@@ -109,6 +115,26 @@ func TestPlan(t *testing.T) {
 		{
 			"when a provider failed, the last of those who need it is deactivated first",
 			[]rowState{state("bash", failed, "+bash"), state("agent", active, "bash", "+agents"), state("acp", active, "agents")}, false,
+			decision{deactivate: []string{"acp"}},
+		},
+		{
+			"while a crashed provider returns, those who need it stay active",
+			[]rowState{returning("bash", starting, "+bash"), state("agent", active, "bash", "+agents"), state("acp", active, "agents")}, false,
+			decision{},
+		},
+		{
+			"a row that has not been active yet waits for a provider that returns",
+			[]rowState{returning("bash", restarting, "+bash"), state("tool", pending, "bash")}, false,
+			decision{waiting: map[string]string{"tool": `needs seam "bash" from row "bash", which is restarting`}},
+		},
+		{
+			"a returning row does not hold up others that can be activated",
+			[]rowState{returning("bash", starting, "+bash"), state("llm", pending, "+llm")}, false,
+			decision{activate: []string{"llm"}},
+		},
+		{
+			"a returning row whose own provider failed takes those who need it along",
+			[]rowState{state("llm", failed, "+llm"), returning("agent", pending, "llm", "+agents"), state("acp", active, "agents")}, false,
 			decision{deactivate: []string{"acp"}},
 		},
 		{

@@ -2,8 +2,20 @@ package host
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/router"
+	"github.com/dsh-go/dsh/sdk/api/pluginv1"
+	"github.com/dsh-go/dsh/sdk/api/toolsv1"
+)
+
+// The services of the contributions that the host itself uses.
+var (
+	providerService = toolsv1.ToolProvider_ServiceDesc.ServiceName
+	hookService     = toolsv1.ToolHook_ServiceDesc.ServiceName
 )
 
 // row is an entry of the configuration and what has become of it.
@@ -11,42 +23,52 @@ type row struct {
 	config.Row
 	phase      phase
 	generation int
-	instance   *instance // nil: no process
-	err        error     // why it failed
-	waiting    string    // what it is pending for
+	instance   *instance          // nil: no process
+	manifest   *pluginv1.Manifest // of the last instance that described itself
+	err        error              // why it failed
+	waiting    string             // what it is pending for
+	returning  bool               // see rowState
+	crashes    []time.Time        // of the last minute
+	crash      string             // how the last instance died
 }
 
 func (r *row) inTransition() bool {
-	return r.phase == starting || r.phase == activating || r.phase == deactivating
+	return r.phase == starting || r.phase == activating || r.phase == deactivating || r.phase == restarting
 }
 
+// fail takes a row out of service until someone changes something.
 func (h *Host) fail(r *row, err error) {
 	if r.phase == failed {
 		return
 	}
 	h.log.Error("row failed: " + reasonAt(r.Row, err))
-	r.phase, r.err = failed, err
-	if r.instance != nil && !h.stopping {
-		i := r.instance
-		h.do(func() error { i.stop(); return nil }, func(error) {
-			if r.instance == i && h.stopping {
-				r.instance = nil
-			}
-		})
+	r.phase, r.err, r.returning = failed, err, false
+	for _, name := range routes(r) {
+		h.router.Down(name, fmt.Sprintf("row %q failed: %v", r.ID, err))
+	}
+	h.tools.Remove(r.ID)
+	h.dispose(r)
+}
+
+// dispose ends what is left of a row's instance.
+func (h *Host) dispose(r *row) {
+	if i := r.instance; i != nil {
+		r.instance = nil
+		h.do(func() error { i.stop(); return nil }, func(error) {})
 	}
 }
 
-// start starts the process of a row.
+// start starts a process for a row.
 func (h *Host) start(r *row) {
 	argv, err := h.argv(r.Row)
 	if err != nil {
-		r.phase, r.err = failed, &config.Error{Where: r.Where, Message: fmt.Sprintf("row %q: %v", r.ID, err)}
-		h.log.Error("row failed: " + r.err.Error())
+		h.fail(r, err)
 		return
 	}
 	h.next++
 	i := &instance{row: r.Row, number: h.next, host: h, log: h.log.Named(r.ID)}
 	r.phase, r.instance = starting, i
+	r.generation++
 	h.do(func() error {
 		return i.start(h.starts, argv, pluginEnv(h.options.Env, r.Env))
 	}, func(err error) {
@@ -54,11 +76,11 @@ func (h *Host) start(r *row) {
 		case err != nil && h.stopping: // it was given up, whatever its error
 			h.end(r)
 		case err != nil:
-			h.fail(r, err)
+			h.failOrRestart(r, err)
 		default:
-			r.phase = pending
+			r.phase, r.manifest = pending, i.manifest
 			if offers(rowState{manifest: i.manifest}, "tool-hook") {
-				h.tools.ExpectHook(r.ID)
+				h.tools.AddHook(r.ID, h.router.Conn(hookService, r.ID))
 			}
 			h.watch(r, i)
 		}
@@ -67,40 +89,124 @@ func (h *Host) start(r *row) {
 
 // watch waits for the end of a process.
 func (h *Host) watch(r *row, i *instance) {
-	h.work.Add(1)
-	go func() {
-		defer h.work.Done()
+	h.work.Go(func() {
 		<-i.process.Exited()
-		h.post(func() { h.died(r, i) })
-	}()
+		report := i.process.Report()
+		h.post(func() {
+			if r.instance == i && !h.killed && (!h.stopping || r.phase != deactivating) {
+				r.returning = r.returning || r.phase == active
+				h.crashed(r, fmt.Errorf("the process died: %s", report))
+			}
+		})
+	})
 }
 
-// died deals with a process that ended by itself.
-func (h *Host) died(r *row, i *instance) {
-	if r.instance != i || r.phase == stopped || r.phase == failed || h.killed || h.stopping && r.phase == deactivating {
+// failOrRestart deals with an instance that did not come up: one that had been up is tried again.
+func (h *Host) failOrRestart(r *row, err error) {
+	if r.returning {
+		h.crashed(r, err)
 		return
 	}
-	i.withdraw()
-	h.fail(r, fmt.Errorf("the process died: %s", i.process.Report()))
+	h.fail(r, err)
+}
+
+// crashed starts a row again: at once, then after longer and longer pauses; a row that keeps crashing fails.
+func (h *Host) crashed(r *row, err error) {
+	if h.stopping {
+		h.end(r)
+		return
+	}
+	now := time.Now()
+	r.crashes = append(slices.DeleteFunc(r.crashes, func(t time.Time) bool { return now.Sub(t) > crashWindow }), now)
+	if len(r.crashes) >= maxCrashes {
+		h.fail(r, fmt.Errorf("crashed %d times within %s; the last time: %w", maxCrashes, crashWindow, err))
+		return
+	}
+	r.crash = err.Error()
+	if r.instance != nil {
+		r.instance.withdraw()
+	}
+	h.dispose(r)
+	r.phase = restarting
+	delay := restartDelay(len(r.crashes))
+	for _, name := range routes(r) {
+		if delay == 0 {
+			h.router.Hold(name)
+		} else {
+			h.router.Down(name, fmt.Sprintf("row %q crashed and is started again in %s: %v", r.ID, delay.Round(time.Millisecond), err))
+		}
+	}
+	if delay == 0 {
+		h.log.Error("row crashed, it is started again: " + reasonAt(r.Row, err))
+		h.start(r)
+		return
+	}
+	h.log.Error("row crashed, it is started again in " + delay.Round(time.Millisecond).String() + ": " + reasonAt(r.Row, err))
+	h.do(func() error {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-h.starts.Done():
+		}
+		return nil
+	}, func(error) {
+		if r.phase == restarting && !h.stopping {
+			for _, name := range routes(r) {
+				h.router.Hold(name)
+			}
+			h.start(r)
+		}
+	})
+}
+
+const (
+	// crashWindow and maxCrashes: a row that crashes so often within so long fails.
+	crashWindow = time.Minute
+	maxCrashes  = 5
+	// firstPause is the pause before the second restart in a row; each further one is twice as long, up to maxPause.
+	firstPause = 500 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
+
+// restartDelay is the pause after the nth crash in a row, with up to a fifth more, so that rows do not move in step.
+func restartDelay(crashes int) time.Duration {
+	if crashes <= 1 {
+		return 0
+	}
+	pause := min(firstPause<<min(crashes-2, 10), maxPause)
+	return pause + rand.N(pause/5)
+}
+
+// routes are the names under which the router knows a row.
+func routes(r *row) []string {
+	var names []string
+	for _, s := range r.manifest.GetProvides() {
+		if s.GetContribution() {
+			names = append(names, router.Contribution(s.GetService(), r.ID))
+		} else {
+			names = append(names, s.GetService())
+		}
+	}
+	return names
 }
 
 func (h *Host) activate(r *row) {
 	i := r.instance
 	r.phase = activating
-	r.generation++
-	generation, checkpoint := r.generation, h.checkpoint(r.ID)
+	generation, checkpoint, crash := r.generation, h.checkpoint(r.ID), r.crash
 	h.do(func() error {
-		return i.activate(h.starts, generation, checkpoint)
+		return i.activate(h.starts, generation, checkpoint, crash)
 	}, func(err error) {
 		switch {
-		case r.phase != activating: // it died meanwhile
+		case r.instance != i: // it died meanwhile
 		case err != nil && h.stopping:
 			h.end(r)
 		case err != nil:
-			h.fail(r, err)
+			h.failOrRestart(r, err)
 		default:
-			r.phase = active
-			h.log.Debug("row is active", "row", r.ID, "pid", i.process.PID())
+			r.phase, r.returning, r.crash = active, false, ""
+			h.log.Debug("row is active", "row", r.ID, "generation", generation, "pid", i.process.PID())
 		}
 	})
 }
@@ -112,13 +218,17 @@ func (h *Host) deactivate(r *row) {
 	if h.stopping {
 		limit = shutdownTimeout
 	}
+	for _, name := range routes(r) {
+		h.router.Remove(name)
+	}
+	h.tools.Remove(r.ID)
 	h.do(func() error {
 		return i.deactivate(h.ctx, limit)
 	}, func(err error) {
 		if err != nil {
 			h.log.Warn("deactivation was not clean", "row", r.ID, "error", err)
 		}
-		if r.phase != deactivating {
+		if r.instance != i {
 			return
 		}
 		r.phase = pending

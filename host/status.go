@@ -12,7 +12,9 @@ type RowStatus struct {
 	ID     string
 	Plugin string
 	Phase  string
-	PID    int
+	// Generation counts the processes of the row.
+	Generation int
+	PID        int
 	// Reason says what a pending row waits for, or why a row failed, with the place of the row.
 	Reason   string
 	Provides []string
@@ -38,23 +40,20 @@ func (h *Host) Status() []RowStatus {
 }
 
 func (r *row) status() RowStatus {
-	s := RowStatus{ID: r.ID, Plugin: r.Plugin, Phase: string(r.phase)}
+	s := RowStatus{ID: r.ID, Plugin: r.Plugin, Phase: string(r.phase), Generation: r.generation}
 	switch {
 	case r.err != nil:
 		s.Reason = reasonAt(r.Row, r.err)
 	case r.waiting != "" && r.phase == pending:
 		s.Reason = reasonAt(r.Row, errors.New(r.waiting))
 	}
-	if r.instance == nil || r.phase == starting {
-		return s
-	}
-	if r.instance.process != nil {
+	if r.instance != nil && r.phase != starting && r.instance.process != nil {
 		s.PID = r.instance.process.PID()
 	}
-	for _, p := range r.instance.manifest.GetProvides() {
+	for _, p := range r.manifest.GetProvides() {
 		s.Provides = append(s.Provides, p.GetSeam())
 	}
-	for _, i := range r.instance.manifest.GetInjects() {
+	for _, i := range r.manifest.GetInjects() {
 		s.Injects = append(s.Injects, i.GetSeam())
 	}
 	return s

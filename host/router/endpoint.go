@@ -39,7 +39,7 @@ func (r *Router) Listen(path string, pid int, caller *Caller, register func(grpc
 		grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
 			method, _ := grpc.MethodFromServerStream(in)
 			md, _ := metadata.FromIncomingContext(in.Context())
-			t, err := r.route(caller, method, md)
+			t, err := r.route(in.Context(), caller, method, md)
 			if err != nil {
 				return err
 			}

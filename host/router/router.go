@@ -35,35 +35,72 @@ type Target struct {
 
 // Router knows who serves what. Its methods may be called from any goroutine; mu guards the maps.
 type Router struct {
-	mu     sync.RWMutex
-	routes map[string]*Target // by full name of the gRPC service
-	claims map[claim]*Target
-	counts map[string]int // numbers allotted, by prefix
+	mu      sync.RWMutex
+	routes  map[string]route // by name: a service, or a contribution to it
+	claims  map[claim]*Target
+	counts  map[string]int // numbers allotted, by prefix
+	changed chan struct{}  // closed and replaced when a route changes
+	held    int            // calls that wait
 }
+
+// route is where the calls of a name go: to a target, or nowhere for now.
+type route struct {
+	target *Target
+	held   bool   // a successor is coming: calls wait for it
+	down   string // there is none: what calls are told
+}
+
+const (
+	// holdLimit is how long a call waits for a successor.
+	holdLimit = 10 * time.Second
+	// maxHeld limits the calls that wait.
+	maxHeld = 1000
+)
 
 type claim struct{ service, key string }
 
 // New returns a router without routes.
 func New() *Router {
-	return &Router{routes: map[string]*Target{}, claims: map[claim]*Target{}, counts: map[string]int{}}
+	return &Router{routes: map[string]route{}, claims: map[claim]*Target{}, counts: map[string]int{}, changed: make(chan struct{})}
 }
 
-// Provide lets calls of the service go to the target.
-func (r *Router) Provide(service string, t *Target) {
+// Contribution is the name under which one of many rows serves a service.
+func Contribution(service, row string) string { return service + "@" + row }
+
+// Provide lets the calls of a name go to the target, those that are held first.
+func (r *Router) Provide(name string, t *Target) { r.set(name, route{target: t}) }
+
+// Hold keeps the calls of a name waiting for a successor, ten seconds at most.
+func (r *Router) Hold(name string) { r.set(name, route{held: true}) }
+
+// Down fails the calls of a name at once, and says why.
+func (r *Router) Down(name, why string) { r.set(name, route{down: why}) }
+
+// Remove forgets a name.
+func (r *Router) Remove(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.routes[service] = t
+	delete(r.routes, name)
+	r.signal()
 }
 
-// Withdraw ends everything that goes to the target: its routes, and its claims.
-func (r *Router) Withdraw(t *Target) {
+func (r *Router) set(name string, to route) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for service, target := range r.routes {
-		if target == t {
-			delete(r.routes, service)
-		}
-	}
+	r.routes[name] = to
+	r.signal()
+}
+
+// signal wakes the calls that wait. mu is held.
+func (r *Router) signal() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Disclaim ends all claims of a target that is gone.
+func (r *Router) Disclaim(t *Target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for c, target := range r.claims {
 		if target == t {
 			delete(r.claims, c)
@@ -90,16 +127,59 @@ func (r *Router) Release(service, key string, t *Target) {
 	}
 }
 
-// target finds who answers a call of the service that carries the claim's key, or "".
-func (r *Router) target(service, key string) *Target {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if key != "" {
-		if t := r.claims[claim{service, key}]; t != nil {
-			return t
+// find returns the target of a call of a name that carries a claim's key, or "". It waits while the calls of the name are held. The
+// error is of a gRPC status.
+func (r *Router) find(ctx context.Context, name, key, seam string) (*Target, error) {
+	var limit <-chan time.Time
+	for {
+		r.mu.RLock()
+		to, known := r.routes[name]
+		if t := r.claims[claim{name, key}]; key != "" && t != nil {
+			to, known = route{target: t}, true
+		}
+		changed := r.changed
+		r.mu.RUnlock()
+		switch {
+		case !known:
+			return nil, status.Errorf(codes.Unavailable, "no active row provides seam %q", seam)
+		case to.target != nil:
+			return to.target, nil
+		case !to.held:
+			return nil, status.Error(codes.Unavailable, to.down)
+		}
+		if limit == nil {
+			if !r.startHold() {
+				return nil, status.Errorf(codes.Unavailable, "%d calls wait for a provider already; seam %q is being replaced", maxHeld, seam)
+			}
+			defer r.endHold()
+			timer := time.NewTimer(holdLimit)
+			defer timer.Stop()
+			limit = timer.C
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			return nil, status.Errorf(codes.Unavailable, "no provider of seam %q came back within %s", seam, holdLimit)
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 	}
-	return r.routes[service]
+}
+
+func (r *Router) startHold() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == maxHeld {
+		return false
+	}
+	r.held++
+	return true
+}
+
+func (r *Router) endHold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held--
 }
 
 // Caller is who makes a call.
@@ -135,7 +215,7 @@ func (c *Caller) seam(service string) string {
 }
 
 // route decides on a call: permission, then the target.
-func (r *Router) route(caller *Caller, method string, md metadata.MD) (*Target, error) {
+func (r *Router) route(ctx context.Context, caller *Caller, method string, md metadata.MD) (*Target, error) {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	if err := caller.mayCall(service); err != nil {
 		return nil, err
@@ -144,11 +224,7 @@ func (r *Router) route(caller *Caller, method string, md metadata.MD) (*Target, 
 	if values := md.Get(api.MetadataClaim); len(values) > 0 {
 		key = values[0]
 	}
-	t := r.target(service, key)
-	if t == nil {
-		return nil, status.Errorf(codes.Unavailable, "no active row provides seam %q", caller.seam(service))
-	}
-	return t, nil
+	return r.find(ctx, service, key, caller.seam(service))
 }
 
 // outgoing is the metadata to pass on: what the caller sent without the transport's own, and the caller's identity.

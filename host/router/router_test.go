@@ -1,8 +1,12 @@
 package router
 
 import (
+	"context"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -25,26 +29,105 @@ func injecting(services ...string) *Caller {
 
 func TestRouteDecidesByInjectionThenProvider(t *testing.T) {
 	r := New()
-	_, err := r.route(injecting(), method, nil)
+	_, err := r.route(t.Context(), injecting(), method, nil)
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("not injected: got %v", err)
 	}
-	_, err = r.route(injecting("test.Bash"), method, nil)
+	_, err = r.route(t.Context(), injecting("test.Bash"), method, nil)
 	if want := `no active row provides seam "seam-of-test.Bash"`; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != want {
 		t.Errorf("no provider: got %v, want %q", err, want)
 	}
 	provider := &Target{Row: "bash"}
 	r.Provide("test.Bash", provider)
-	if got, err := r.route(injecting("test.Bash"), method, nil); got != provider || err != nil {
+	if got, err := r.route(t.Context(), injecting("test.Bash"), method, nil); got != provider || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := r.route(&Caller{Row: "cli"}, method, nil); got != provider || err != nil {
+	if got, err := r.route(t.Context(), &Caller{Row: "cli"}, method, nil); got != provider || err != nil {
 		t.Errorf("a caller without a list may call everything: %v, %v", got, err)
 	}
-	r.Withdraw(provider)
-	if _, err := r.route(injecting("test.Bash"), method, nil); status.Code(err) != codes.Unavailable {
+	r.Remove("test.Bash")
+	if _, err := r.route(t.Context(), injecting("test.Bash"), method, nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("withdrawn: got %v", err)
 	}
+}
+
+func TestHeldCallsWaitForTheSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		old, successor := &Target{Row: "bash"}, &Target{Row: "bash"}
+		r.Provide("test.Bash", old)
+		r.Hold("test.Bash")
+		found := make(chan *Target)
+		for range 3 {
+			go func() {
+				got, err := r.route(t.Context(), injecting("test.Bash"), method, nil)
+				if err != nil {
+					t.Error(err)
+				}
+				found <- got
+			}()
+		}
+		<-time.After(9 * time.Second) // of the bubble's clock
+		r.Provide("test.Bash", successor)
+		for range 3 {
+			if got := <-found; got != successor {
+				t.Errorf("a held call went to %v", got)
+			}
+		}
+	})
+}
+
+func TestAHeldCallFailsInTheEnd(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		then  func(r *Router)
+		after time.Duration
+		want  string
+	}{
+		{"nobody came", func(*Router) {}, holdLimit, `no provider of seam "seam-of-test.Bash" came back within 10s`},
+		{"the row failed", func(r *Router) { r.Down("test.Bash", `row "bash" failed: crash loop`) }, 0, `row "bash" failed: crash loop`},
+		{"the row was removed", func(r *Router) { r.Remove("test.Bash") }, 0, `no active row provides seam "seam-of-test.Bash"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := New()
+				r.Hold("test.Bash")
+				start := time.Now()
+				failed := make(chan error)
+				go func() {
+					_, err := r.route(t.Context(), injecting("test.Bash"), method, nil)
+					failed <- err
+				}()
+				synctest.Wait()
+				test.then(r)
+				err := <-failed
+				if status.Code(err) != codes.Unavailable || status.Convert(err).Message() != test.want || time.Since(start) != test.after {
+					t.Errorf("got %v after %s, want %q after %s", err, time.Since(start), test.want, test.after)
+				}
+			})
+		})
+	}
+}
+
+func TestTheNumberOfHeldCallsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		r.Hold("test.Bash")
+		ctx, cancel := context.WithCancel(t.Context())
+		for range maxHeld {
+			go func() { _, _ = r.route(ctx, injecting("test.Bash"), method, nil) }()
+		}
+		synctest.Wait()
+		_, err := r.route(t.Context(), injecting("test.Bash"), method, nil)
+		if want := "1000 calls wait for a provider already"; status.Code(err) != codes.Unavailable || !strings.HasPrefix(status.Convert(err).Message(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		cancel()
+		synctest.Wait()
+		if r.held != 0 {
+			t.Errorf("%d calls are still counted", r.held)
+		}
+	})
 }
 
 func TestTheCallersMetadataPassesButItsIdentityIsStamped(t *testing.T) {
@@ -95,9 +178,12 @@ func TestClaimsBindToWhoeverHoldsThem(t *testing.T) {
 					delete(holders, key)
 				}
 			},
-			"withdraw": func(t *rapid.T) {
+			"die": func(t *rapid.T) {
 				gone := rapid.SampledFrom(targets).Draw(t, "target")
-				r.Withdraw(gone)
+				r.Disclaim(gone)
+				if current == gone {
+					r.Remove("test.Bash")
+				}
 				for key, holder := range holders {
 					if holder == gone {
 						delete(holders, key)
@@ -114,7 +200,7 @@ func TestClaimsBindToWhoeverHoldsThem(t *testing.T) {
 					if want == nil {
 						want = current
 					}
-					got, err := r.route(caller, method, metadata.Pairs(api.MetadataClaim, key))
+					got, err := r.route(t.Context(), caller, method, metadata.Pairs(api.MetadataClaim, key))
 					if got != want || (err == nil) != (want != nil) {
 						t.Fatalf("a call with %s goes to %v (%v), want %v", key, got, err, want)
 					}

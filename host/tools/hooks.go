@@ -15,34 +15,25 @@ import (
 // hookLimit is how long one hook may take to decide.
 const hookLimit = 10 * time.Second
 
-// hook is a row that rules over calls. While it is down every call is refused: what it would have said is not known.
+// hook is a row that rules over calls. It stays one when it is down: then every call is refused, for what it would have said is not
+// known.
 type hook struct {
 	row    string
-	client toolsv1.ToolHookClient // nil: down
+	client toolsv1.ToolHookClient
 }
 
-// ExpectHook says that a row is a hook, before it is active and when it is no longer.
-func (r *Registry) ExpectHook(row string) { r.setHook(row, nil) }
-
-// AddHook lets a row rule over calls.
+// AddHook lets a row rule over calls, from when it is known to be a hook. conn fails while the row does not serve.
 func (r *Registry) AddHook(row string, conn grpc.ClientConnInterface) {
-	r.setHook(row, toolsv1.NewToolHookClient(conn))
-}
-
-func (r *Registry) setHook(row string, client toolsv1.ToolHookClient) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// A new slice: calls in flight hold the old one.
 	r.hooks = slices.DeleteFunc(slices.Clone(r.hooks), func(h hook) bool { return h.row == row })
-	r.hooks = append(r.hooks, hook{row, client})
+	r.hooks = append(r.hooks, hook{row, toolsv1.NewToolHookClient(conn)})
 	slices.SortStableFunc(r.hooks, func(a, b hook) int { return r.order(a.row) - r.order(b.row) })
 }
 
 // before asks the hook about a call. It returns the call to go on with, or the result that ends it.
 func (h hook) before(ctx context.Context, call *toolsv1.Call, shown *toolsv1.Presentation) (*toolsv1.Call, *toolsv1.Result) {
-	if h.client == nil {
-		return nil, h.refusal("is not active")
-	}
 	ctx, cancel := context.WithTimeout(ctx, hookLimit)
 	defer cancel()
 	answer, err := h.client.Before(ctx, &toolsv1.BeforeRequest{Call: call, Presentation: shown})
@@ -72,9 +63,6 @@ func (h hook) before(ctx context.Context, call *toolsv1.Call, shown *toolsv1.Pre
 
 // after lets the hook replace a result. A hook that fails hides it.
 func (h hook) after(ctx context.Context, call *toolsv1.Call, result *toolsv1.Result) *toolsv1.Result {
-	if h.client == nil {
-		return h.refusal("is no longer active")
-	}
 	ctx, cancel := context.WithTimeout(ctx, hookLimit)
 	defer cancel()
 	answer, err := h.client.After(ctx, &toolsv1.AfterRequest{Call: call, Result: result})

@@ -39,7 +39,8 @@ func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}, 
 	return &Registry{log: log, order: order, settled: settled, limit: limit}
 }
 
-// Add asks a provider for its tools and registers them. A tool whose name is taken is left out, and says so.
+// Add asks a provider for its tools and registers them, in place of what the row had before. A tool whose name is taken is left out,
+// and says so.
 func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInterface) error {
 	p := &provider{row: row, client: toolsv1.NewToolProviderClient(conn)}
 	list, err := p.client.List(ctx, &toolsv1.ListRequest{})
@@ -48,6 +49,7 @@ func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInte
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.remove(row)
 	for _, tool := range list.GetTools() {
 		if owner := r.find(tool.GetName()); owner != nil {
 			r.log.Error(`tool "`+tool.GetName()+`" is already registered`, "row", row, "by", owner.row)
@@ -60,19 +62,16 @@ func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInte
 	return nil
 }
 
-// Remove forgets a row's tools, and notes that it is down if it is a hook. Calls in flight go on.
+// Remove forgets a row's tools. Calls in flight go on.
 func (r *Registry) Remove(row string) {
 	r.mu.Lock()
-	isHook := slices.ContainsFunc(r.hooks, func(h hook) bool { return h.row == row })
-	r.removeTools(row)
-	r.mu.Unlock()
-	if isHook {
-		r.setHook(row, nil)
-	}
+	defer r.mu.Unlock()
+	r.remove(row)
 }
 
-func (r *Registry) removeTools(row string) {
-	r.providers = slices.DeleteFunc(r.providers, func(p *provider) bool { return p.row == row })
+// remove is Remove with mu held.
+func (r *Registry) remove(row string) {
+	r.providers = slices.DeleteFunc(slices.Clone(r.providers), func(p *provider) bool { return p.row == row })
 }
 
 // find returns the provider of a tool. mu is held.

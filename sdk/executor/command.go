@@ -25,7 +25,7 @@ type command struct {
 	engine  *engine
 	dir     string
 	notes   []string
-	finish  func(*bashv1.Exit, []byte) ([]string, error) // see Process; may be nil
+	finish  func(*bashv1.Exit, []byte) ([]string, error)
 	pid     int // of the shell, its process group and its session
 	mark    string
 	slot    slot
