@@ -24,6 +24,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type AnswerRequest_Outcome int32
+
+const (
+	// Counts as a rejection.
+	AnswerRequest_OUTCOME_UNSPECIFIED AnswerRequest_Outcome = 0
+	AnswerRequest_OUTCOME_ALLOWED     AnswerRequest_Outcome = 1
+	// Also allows later calls of the session that ask with the same key.
+	AnswerRequest_OUTCOME_ALLOWED_FOR_SESSION AnswerRequest_Outcome = 2
+	AnswerRequest_OUTCOME_REJECTED            AnswerRequest_Outcome = 3
+)
+
+// Enum value maps for AnswerRequest_Outcome.
+var (
+	AnswerRequest_Outcome_name = map[int32]string{
+		0: "OUTCOME_UNSPECIFIED",
+		1: "OUTCOME_ALLOWED",
+		2: "OUTCOME_ALLOWED_FOR_SESSION",
+		3: "OUTCOME_REJECTED",
+	}
+	AnswerRequest_Outcome_value = map[string]int32{
+		"OUTCOME_UNSPECIFIED":         0,
+		"OUTCOME_ALLOWED":             1,
+		"OUTCOME_ALLOWED_FOR_SESSION": 2,
+		"OUTCOME_REJECTED":            3,
+	}
+)
+
+func (x AnswerRequest_Outcome) Enum() *AnswerRequest_Outcome {
+	p := new(AnswerRequest_Outcome)
+	*p = x
+	return p
+}
+
+func (x AnswerRequest_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AnswerRequest_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_dsh_agents_v1_agents_proto_enumTypes[0].Descriptor()
+}
+
+func (AnswerRequest_Outcome) Type() protoreflect.EnumType {
+	return &file_dsh_agents_v1_agents_proto_enumTypes[0]
+}
+
+func (x AnswerRequest_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AnswerRequest_Outcome.Descriptor instead.
+func (AnswerRequest_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{17, 0}
+}
+
 type CreateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute; an existing directory. The session's workspace for good.
@@ -562,7 +616,9 @@ type PromptRequest struct {
 	PromptId string          `protobuf:"bytes,2,opt,name=prompt_id,json=promptId,proto3" json:"prompt_id,omitempty"`
 	Content  []*ContentBlock `protobuf:"bytes,3,rep,name=content,proto3" json:"content,omitempty"`
 	// The person cancelled before the message was sent: it is logged, and the model is not called.
-	Cancelled     bool `protobuf:"varint,4,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Cancelled bool `protobuf:"varint,4,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// The caller shows tool/ask to a person and answers. Otherwise calls that need approval are refused.
+	CanAsk        bool `protobuf:"varint,5,opt,name=can_ask,json=canAsk,proto3" json:"can_ask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -621,6 +677,13 @@ func (x *PromptRequest) GetContent() []*ContentBlock {
 func (x *PromptRequest) GetCancelled() bool {
 	if x != nil {
 		return x.Cancelled
+	}
+	return false
+}
+
+func (x *PromptRequest) GetCanAsk() bool {
+	if x != nil {
+		return x.CanAsk
 	}
 	return false
 }
@@ -949,6 +1012,361 @@ func (*CancelResponse) Descriptor() ([]byte, []int) {
 	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{16}
 }
 
+type AnswerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	CallId        string                 `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	Outcome       AnswerRequest_Outcome  `protobuf:"varint,3,opt,name=outcome,proto3,enum=dsh.agents.v1.AnswerRequest_Outcome" json:"outcome,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerRequest) Reset() {
+	*x = AnswerRequest{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerRequest) ProtoMessage() {}
+
+func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
+func (*AnswerRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AnswerRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AnswerRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *AnswerRequest) GetOutcome() AnswerRequest_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return AnswerRequest_OUTCOME_UNSPECIFIED
+}
+
+type AnswerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerResponse) Reset() {
+	*x = AnswerResponse{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerResponse) ProtoMessage() {}
+
+func (x *AnswerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerResponse.ProtoReflect.Descriptor instead.
+func (*AnswerResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{18}
+}
+
+type OptionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OptionsRequest) Reset() {
+	*x = OptionsRequest{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OptionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OptionsRequest) ProtoMessage() {}
+
+func (x *OptionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OptionsRequest.ProtoReflect.Descriptor instead.
+func (*OptionsRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *OptionsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type OptionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only options with more than one value.
+	Options       []*Option `protobuf:"bytes,1,rep,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OptionsResponse) Reset() {
+	*x = OptionsResponse{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OptionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OptionsResponse) ProtoMessage() {}
+
+func (x *OptionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OptionsResponse.ProtoReflect.Descriptor instead.
+func (*OptionsResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *OptionsResponse) GetOptions() []*Option {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// Option is something a person can choose for a session.
+type Option struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "model" or "mode".
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// For people.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The id of the value in force.
+	Current       string          `protobuf:"bytes,3,opt,name=current,proto3" json:"current,omitempty"`
+	Values        []*Option_Value `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Option) Reset() {
+	*x = Option{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Option) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Option) ProtoMessage() {}
+
+func (x *Option) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Option.ProtoReflect.Descriptor instead.
+func (*Option) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Option) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Option) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Option) GetCurrent() string {
+	if x != nil {
+		return x.Current
+	}
+	return ""
+}
+
+func (x *Option) GetValues() []*Option_Value {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type SetOptionRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The option's id.
+	Option string `protobuf:"bytes,2,opt,name=option,proto3" json:"option,omitempty"`
+	// The value's id; one that is not offered is refused as INVALID_ARGUMENT.
+	Value         string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetOptionRequest) Reset() {
+	*x = SetOptionRequest{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetOptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetOptionRequest) ProtoMessage() {}
+
+func (x *SetOptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetOptionRequest.ProtoReflect.Descriptor instead.
+func (*SetOptionRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SetOptionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SetOptionRequest) GetOption() string {
+	if x != nil {
+		return x.Option
+	}
+	return ""
+}
+
+func (x *SetOptionRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type SetOptionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetOptionResponse) Reset() {
+	*x = SetOptionResponse{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetOptionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetOptionResponse) ProtoMessage() {}
+
+func (x *SetOptionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetOptionResponse.ProtoReflect.Descriptor instead.
+func (*SetOptionResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{23}
+}
+
 type InjectRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -962,7 +1380,7 @@ type InjectRequest struct {
 
 func (x *InjectRequest) Reset() {
 	*x = InjectRequest{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[17]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1392,7 @@ func (x *InjectRequest) String() string {
 func (*InjectRequest) ProtoMessage() {}
 
 func (x *InjectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[17]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1405,7 @@ func (x *InjectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InjectRequest.ProtoReflect.Descriptor instead.
 func (*InjectRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{17}
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InjectRequest) GetSessionId() string {
@@ -1031,7 +1449,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[18]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1461,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[18]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1474,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{18}
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Source) GetKind() string {
@@ -1081,7 +1499,7 @@ type InjectResponse struct {
 
 func (x *InjectResponse) Reset() {
 	*x = InjectResponse{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[19]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1511,7 @@ func (x *InjectResponse) String() string {
 func (*InjectResponse) ProtoMessage() {}
 
 func (x *InjectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[19]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1524,7 @@ func (x *InjectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InjectResponse.ProtoReflect.Descriptor instead.
 func (*InjectResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{19}
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{26}
 }
 
 type SubscribeRequest struct {
@@ -1121,7 +1539,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[20]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1551,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[20]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1564,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{20}
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SubscribeRequest) GetSessionId() string {
@@ -1179,7 +1597,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[21]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1609,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[21]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1622,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{21}
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SubscribeResponse) GetEvent() *Event {
@@ -1225,7 +1643,7 @@ type ContentBlock_ResourceLink struct {
 
 func (x *ContentBlock_ResourceLink) Reset() {
 	*x = ContentBlock_ResourceLink{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[22]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1655,7 @@ func (x *ContentBlock_ResourceLink) String() string {
 func (*ContentBlock_ResourceLink) ProtoMessage() {}
 
 func (x *ContentBlock_ResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[22]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1697,7 @@ type ContentBlock_Resource struct {
 
 func (x *ContentBlock_Resource) Reset() {
 	*x = ContentBlock_Resource{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[23]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1709,7 @@ func (x *ContentBlock_Resource) String() string {
 func (*ContentBlock_Resource) ProtoMessage() {}
 
 func (x *ContentBlock_Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[23]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1754,7 @@ type PromptResponse_Accepted struct {
 
 func (x *PromptResponse_Accepted) Reset() {
 	*x = PromptResponse_Accepted{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[24]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1766,7 @@ func (x *PromptResponse_Accepted) String() string {
 func (*PromptResponse_Accepted) ProtoMessage() {}
 
 func (x *PromptResponse_Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[24]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,6 +1780,66 @@ func (x *PromptResponse_Accepted) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PromptResponse_Accepted.ProtoReflect.Descriptor instead.
 func (*PromptResponse_Accepted) Descriptor() ([]byte, []int) {
 	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{13, 0}
+}
+
+type Option_Value struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Description   string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Option_Value) Reset() {
+	*x = Option_Value{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Option_Value) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Option_Value) ProtoMessage() {}
+
+func (x *Option_Value) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Option_Value.ProtoReflect.Descriptor instead.
+func (*Option_Value) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{21, 0}
+}
+
+func (x *Option_Value) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Option_Value) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Option_Value) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
 }
 
 var File_dsh_agents_v1_agents_proto protoreflect.FileDescriptor
@@ -1401,13 +1879,14 @@ const file_dsh_agents_v1_agents_proto_rawDesc = "" +
 	"\rDeleteRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x10\n" +
-	"\x0eDeleteResponse\"\xa0\x01\n" +
+	"\x0eDeleteResponse\"\xb9\x01\n" +
 	"\rPromptRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tprompt_id\x18\x02 \x01(\tR\bpromptId\x125\n" +
 	"\acontent\x18\x03 \x03(\v2\x1b.dsh.agents.v1.ContentBlockR\acontent\x12\x1c\n" +
-	"\tcancelled\x18\x04 \x01(\bR\tcancelled\"\xc7\x02\n" +
+	"\tcancelled\x18\x04 \x01(\bR\tcancelled\x12\x17\n" +
+	"\acan_ask\x18\x05 \x01(\bR\x06canAsk\"\xc7\x02\n" +
 	"\fContentBlock\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12O\n" +
 	"\rresource_link\x18\x02 \x01(\v2(.dsh.agents.v1.ContentBlock.ResourceLinkH\x00R\fresourceLink\x12B\n" +
@@ -1434,7 +1913,38 @@ const file_dsh_agents_v1_agents_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tprompt_id\x18\x02 \x01(\tR\bpromptId\"\x10\n" +
-	"\x0eCancelResponse\"\x83\x01\n" +
+	"\x0eCancelResponse\"\xf7\x01\n" +
+	"\rAnswerRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x12>\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2$.dsh.agents.v1.AnswerRequest.OutcomeR\aoutcome\"n\n" +
+	"\aOutcome\x12\x17\n" +
+	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fOUTCOME_ALLOWED\x10\x01\x12\x1f\n" +
+	"\x1bOUTCOME_ALLOWED_FOR_SESSION\x10\x02\x12\x14\n" +
+	"\x10OUTCOME_REJECTED\x10\x03\"\x10\n" +
+	"\x0eAnswerResponse\"/\n" +
+	"\x0eOptionsRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"B\n" +
+	"\x0fOptionsResponse\x12/\n" +
+	"\aoptions\x18\x01 \x03(\v2\x15.dsh.agents.v1.OptionR\aoptions\"\xca\x01\n" +
+	"\x06Option\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\acurrent\x18\x03 \x01(\tR\acurrent\x123\n" +
+	"\x06values\x18\x04 \x03(\v2\x1b.dsh.agents.v1.Option.ValueR\x06values\x1aM\n" +
+	"\x05Value\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\"_\n" +
+	"\x10SetOptionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06option\x18\x02 \x01(\tR\x06option\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\"\x13\n" +
+	"\x11SetOptionResponse\"\x83\x01\n" +
 	"\rInjectRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x12\n" +
@@ -1451,7 +1961,7 @@ const file_dsh_agents_v1_agents_proto_rawDesc = "" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x16\n" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\"?\n" +
 	"\x11SubscribeResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.dsh.agents.v1.EventR\x05event2\x85\x05\n" +
+	"\x05event\x18\x01 \x01(\v2\x14.dsh.agents.v1.EventR\x05event2\xe6\x06\n" +
 	"\x06Agents\x12E\n" +
 	"\x06Create\x12\x1c.dsh.agents.v1.CreateRequest\x1a\x1d.dsh.agents.v1.CreateResponse\x12?\n" +
 	"\x04Load\x12\x1a.dsh.agents.v1.LoadRequest\x1a\x1b.dsh.agents.v1.LoadResponse\x12?\n" +
@@ -1460,6 +1970,9 @@ const file_dsh_agents_v1_agents_proto_rawDesc = "" +
 	"\x06Delete\x12\x1c.dsh.agents.v1.DeleteRequest\x1a\x1d.dsh.agents.v1.DeleteResponse\x12G\n" +
 	"\x06Prompt\x12\x1c.dsh.agents.v1.PromptRequest\x1a\x1d.dsh.agents.v1.PromptResponse0\x01\x12E\n" +
 	"\x06Cancel\x12\x1c.dsh.agents.v1.CancelRequest\x1a\x1d.dsh.agents.v1.CancelResponse\x12E\n" +
+	"\x06Answer\x12\x1c.dsh.agents.v1.AnswerRequest\x1a\x1d.dsh.agents.v1.AnswerResponse\x12H\n" +
+	"\aOptions\x12\x1d.dsh.agents.v1.OptionsRequest\x1a\x1e.dsh.agents.v1.OptionsResponse\x12N\n" +
+	"\tSetOption\x12\x1f.dsh.agents.v1.SetOptionRequest\x1a .dsh.agents.v1.SetOptionResponse\x12E\n" +
 	"\x06Inject\x12\x1c.dsh.agents.v1.InjectRequest\x1a\x1d.dsh.agents.v1.InjectResponse\x12P\n" +
 	"\tSubscribe\x12\x1f.dsh.agents.v1.SubscribeRequest\x1a .dsh.agents.v1.SubscribeResponse0\x01B(Z&github.com/dsh-go/dsh/sdk/api/agentsv1b\x06proto3"
 
@@ -1475,68 +1988,87 @@ func file_dsh_agents_v1_agents_proto_rawDescGZIP() []byte {
 	return file_dsh_agents_v1_agents_proto_rawDescData
 }
 
-var file_dsh_agents_v1_agents_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_dsh_agents_v1_agents_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_dsh_agents_v1_agents_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_dsh_agents_v1_agents_proto_goTypes = []any{
-	(*CreateRequest)(nil),             // 0: dsh.agents.v1.CreateRequest
-	(*CreateResponse)(nil),            // 1: dsh.agents.v1.CreateResponse
-	(*LoadRequest)(nil),               // 2: dsh.agents.v1.LoadRequest
-	(*LoadResponse)(nil),              // 3: dsh.agents.v1.LoadResponse
-	(*ListRequest)(nil),               // 4: dsh.agents.v1.ListRequest
-	(*ListResponse)(nil),              // 5: dsh.agents.v1.ListResponse
-	(*SessionInfo)(nil),               // 6: dsh.agents.v1.SessionInfo
-	(*CloseRequest)(nil),              // 7: dsh.agents.v1.CloseRequest
-	(*CloseResponse)(nil),             // 8: dsh.agents.v1.CloseResponse
-	(*DeleteRequest)(nil),             // 9: dsh.agents.v1.DeleteRequest
-	(*DeleteResponse)(nil),            // 10: dsh.agents.v1.DeleteResponse
-	(*PromptRequest)(nil),             // 11: dsh.agents.v1.PromptRequest
-	(*ContentBlock)(nil),              // 12: dsh.agents.v1.ContentBlock
-	(*PromptResponse)(nil),            // 13: dsh.agents.v1.PromptResponse
-	(*Event)(nil),                     // 14: dsh.agents.v1.Event
-	(*CancelRequest)(nil),             // 15: dsh.agents.v1.CancelRequest
-	(*CancelResponse)(nil),            // 16: dsh.agents.v1.CancelResponse
-	(*InjectRequest)(nil),             // 17: dsh.agents.v1.InjectRequest
-	(*Source)(nil),                    // 18: dsh.agents.v1.Source
-	(*InjectResponse)(nil),            // 19: dsh.agents.v1.InjectResponse
-	(*SubscribeRequest)(nil),          // 20: dsh.agents.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 21: dsh.agents.v1.SubscribeResponse
-	(*ContentBlock_ResourceLink)(nil), // 22: dsh.agents.v1.ContentBlock.ResourceLink
-	(*ContentBlock_Resource)(nil),     // 23: dsh.agents.v1.ContentBlock.Resource
-	(*PromptResponse_Accepted)(nil),   // 24: dsh.agents.v1.PromptResponse.Accepted
-	(*timestamppb.Timestamp)(nil),     // 25: google.protobuf.Timestamp
+	(AnswerRequest_Outcome)(0),        // 0: dsh.agents.v1.AnswerRequest.Outcome
+	(*CreateRequest)(nil),             // 1: dsh.agents.v1.CreateRequest
+	(*CreateResponse)(nil),            // 2: dsh.agents.v1.CreateResponse
+	(*LoadRequest)(nil),               // 3: dsh.agents.v1.LoadRequest
+	(*LoadResponse)(nil),              // 4: dsh.agents.v1.LoadResponse
+	(*ListRequest)(nil),               // 5: dsh.agents.v1.ListRequest
+	(*ListResponse)(nil),              // 6: dsh.agents.v1.ListResponse
+	(*SessionInfo)(nil),               // 7: dsh.agents.v1.SessionInfo
+	(*CloseRequest)(nil),              // 8: dsh.agents.v1.CloseRequest
+	(*CloseResponse)(nil),             // 9: dsh.agents.v1.CloseResponse
+	(*DeleteRequest)(nil),             // 10: dsh.agents.v1.DeleteRequest
+	(*DeleteResponse)(nil),            // 11: dsh.agents.v1.DeleteResponse
+	(*PromptRequest)(nil),             // 12: dsh.agents.v1.PromptRequest
+	(*ContentBlock)(nil),              // 13: dsh.agents.v1.ContentBlock
+	(*PromptResponse)(nil),            // 14: dsh.agents.v1.PromptResponse
+	(*Event)(nil),                     // 15: dsh.agents.v1.Event
+	(*CancelRequest)(nil),             // 16: dsh.agents.v1.CancelRequest
+	(*CancelResponse)(nil),            // 17: dsh.agents.v1.CancelResponse
+	(*AnswerRequest)(nil),             // 18: dsh.agents.v1.AnswerRequest
+	(*AnswerResponse)(nil),            // 19: dsh.agents.v1.AnswerResponse
+	(*OptionsRequest)(nil),            // 20: dsh.agents.v1.OptionsRequest
+	(*OptionsResponse)(nil),           // 21: dsh.agents.v1.OptionsResponse
+	(*Option)(nil),                    // 22: dsh.agents.v1.Option
+	(*SetOptionRequest)(nil),          // 23: dsh.agents.v1.SetOptionRequest
+	(*SetOptionResponse)(nil),         // 24: dsh.agents.v1.SetOptionResponse
+	(*InjectRequest)(nil),             // 25: dsh.agents.v1.InjectRequest
+	(*Source)(nil),                    // 26: dsh.agents.v1.Source
+	(*InjectResponse)(nil),            // 27: dsh.agents.v1.InjectResponse
+	(*SubscribeRequest)(nil),          // 28: dsh.agents.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 29: dsh.agents.v1.SubscribeResponse
+	(*ContentBlock_ResourceLink)(nil), // 30: dsh.agents.v1.ContentBlock.ResourceLink
+	(*ContentBlock_Resource)(nil),     // 31: dsh.agents.v1.ContentBlock.Resource
+	(*PromptResponse_Accepted)(nil),   // 32: dsh.agents.v1.PromptResponse.Accepted
+	(*Option_Value)(nil),              // 33: dsh.agents.v1.Option.Value
+	(*timestamppb.Timestamp)(nil),     // 34: google.protobuf.Timestamp
 }
 var file_dsh_agents_v1_agents_proto_depIdxs = []int32{
-	6,  // 0: dsh.agents.v1.ListResponse.sessions:type_name -> dsh.agents.v1.SessionInfo
-	25, // 1: dsh.agents.v1.SessionInfo.updated:type_name -> google.protobuf.Timestamp
-	12, // 2: dsh.agents.v1.PromptRequest.content:type_name -> dsh.agents.v1.ContentBlock
-	22, // 3: dsh.agents.v1.ContentBlock.resource_link:type_name -> dsh.agents.v1.ContentBlock.ResourceLink
-	23, // 4: dsh.agents.v1.ContentBlock.resource:type_name -> dsh.agents.v1.ContentBlock.Resource
-	24, // 5: dsh.agents.v1.PromptResponse.accepted:type_name -> dsh.agents.v1.PromptResponse.Accepted
-	14, // 6: dsh.agents.v1.PromptResponse.event:type_name -> dsh.agents.v1.Event
-	18, // 7: dsh.agents.v1.InjectRequest.source:type_name -> dsh.agents.v1.Source
-	14, // 8: dsh.agents.v1.SubscribeResponse.event:type_name -> dsh.agents.v1.Event
-	0,  // 9: dsh.agents.v1.Agents.Create:input_type -> dsh.agents.v1.CreateRequest
-	2,  // 10: dsh.agents.v1.Agents.Load:input_type -> dsh.agents.v1.LoadRequest
-	4,  // 11: dsh.agents.v1.Agents.List:input_type -> dsh.agents.v1.ListRequest
-	7,  // 12: dsh.agents.v1.Agents.Close:input_type -> dsh.agents.v1.CloseRequest
-	9,  // 13: dsh.agents.v1.Agents.Delete:input_type -> dsh.agents.v1.DeleteRequest
-	11, // 14: dsh.agents.v1.Agents.Prompt:input_type -> dsh.agents.v1.PromptRequest
-	15, // 15: dsh.agents.v1.Agents.Cancel:input_type -> dsh.agents.v1.CancelRequest
-	17, // 16: dsh.agents.v1.Agents.Inject:input_type -> dsh.agents.v1.InjectRequest
-	20, // 17: dsh.agents.v1.Agents.Subscribe:input_type -> dsh.agents.v1.SubscribeRequest
-	1,  // 18: dsh.agents.v1.Agents.Create:output_type -> dsh.agents.v1.CreateResponse
-	3,  // 19: dsh.agents.v1.Agents.Load:output_type -> dsh.agents.v1.LoadResponse
-	5,  // 20: dsh.agents.v1.Agents.List:output_type -> dsh.agents.v1.ListResponse
-	8,  // 21: dsh.agents.v1.Agents.Close:output_type -> dsh.agents.v1.CloseResponse
-	10, // 22: dsh.agents.v1.Agents.Delete:output_type -> dsh.agents.v1.DeleteResponse
-	13, // 23: dsh.agents.v1.Agents.Prompt:output_type -> dsh.agents.v1.PromptResponse
-	16, // 24: dsh.agents.v1.Agents.Cancel:output_type -> dsh.agents.v1.CancelResponse
-	19, // 25: dsh.agents.v1.Agents.Inject:output_type -> dsh.agents.v1.InjectResponse
-	21, // 26: dsh.agents.v1.Agents.Subscribe:output_type -> dsh.agents.v1.SubscribeResponse
-	18, // [18:27] is the sub-list for method output_type
-	9,  // [9:18] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 0: dsh.agents.v1.ListResponse.sessions:type_name -> dsh.agents.v1.SessionInfo
+	34, // 1: dsh.agents.v1.SessionInfo.updated:type_name -> google.protobuf.Timestamp
+	13, // 2: dsh.agents.v1.PromptRequest.content:type_name -> dsh.agents.v1.ContentBlock
+	30, // 3: dsh.agents.v1.ContentBlock.resource_link:type_name -> dsh.agents.v1.ContentBlock.ResourceLink
+	31, // 4: dsh.agents.v1.ContentBlock.resource:type_name -> dsh.agents.v1.ContentBlock.Resource
+	32, // 5: dsh.agents.v1.PromptResponse.accepted:type_name -> dsh.agents.v1.PromptResponse.Accepted
+	15, // 6: dsh.agents.v1.PromptResponse.event:type_name -> dsh.agents.v1.Event
+	0,  // 7: dsh.agents.v1.AnswerRequest.outcome:type_name -> dsh.agents.v1.AnswerRequest.Outcome
+	22, // 8: dsh.agents.v1.OptionsResponse.options:type_name -> dsh.agents.v1.Option
+	33, // 9: dsh.agents.v1.Option.values:type_name -> dsh.agents.v1.Option.Value
+	26, // 10: dsh.agents.v1.InjectRequest.source:type_name -> dsh.agents.v1.Source
+	15, // 11: dsh.agents.v1.SubscribeResponse.event:type_name -> dsh.agents.v1.Event
+	1,  // 12: dsh.agents.v1.Agents.Create:input_type -> dsh.agents.v1.CreateRequest
+	3,  // 13: dsh.agents.v1.Agents.Load:input_type -> dsh.agents.v1.LoadRequest
+	5,  // 14: dsh.agents.v1.Agents.List:input_type -> dsh.agents.v1.ListRequest
+	8,  // 15: dsh.agents.v1.Agents.Close:input_type -> dsh.agents.v1.CloseRequest
+	10, // 16: dsh.agents.v1.Agents.Delete:input_type -> dsh.agents.v1.DeleteRequest
+	12, // 17: dsh.agents.v1.Agents.Prompt:input_type -> dsh.agents.v1.PromptRequest
+	16, // 18: dsh.agents.v1.Agents.Cancel:input_type -> dsh.agents.v1.CancelRequest
+	18, // 19: dsh.agents.v1.Agents.Answer:input_type -> dsh.agents.v1.AnswerRequest
+	20, // 20: dsh.agents.v1.Agents.Options:input_type -> dsh.agents.v1.OptionsRequest
+	23, // 21: dsh.agents.v1.Agents.SetOption:input_type -> dsh.agents.v1.SetOptionRequest
+	25, // 22: dsh.agents.v1.Agents.Inject:input_type -> dsh.agents.v1.InjectRequest
+	28, // 23: dsh.agents.v1.Agents.Subscribe:input_type -> dsh.agents.v1.SubscribeRequest
+	2,  // 24: dsh.agents.v1.Agents.Create:output_type -> dsh.agents.v1.CreateResponse
+	4,  // 25: dsh.agents.v1.Agents.Load:output_type -> dsh.agents.v1.LoadResponse
+	6,  // 26: dsh.agents.v1.Agents.List:output_type -> dsh.agents.v1.ListResponse
+	9,  // 27: dsh.agents.v1.Agents.Close:output_type -> dsh.agents.v1.CloseResponse
+	11, // 28: dsh.agents.v1.Agents.Delete:output_type -> dsh.agents.v1.DeleteResponse
+	14, // 29: dsh.agents.v1.Agents.Prompt:output_type -> dsh.agents.v1.PromptResponse
+	17, // 30: dsh.agents.v1.Agents.Cancel:output_type -> dsh.agents.v1.CancelResponse
+	19, // 31: dsh.agents.v1.Agents.Answer:output_type -> dsh.agents.v1.AnswerResponse
+	21, // 32: dsh.agents.v1.Agents.Options:output_type -> dsh.agents.v1.OptionsResponse
+	24, // 33: dsh.agents.v1.Agents.SetOption:output_type -> dsh.agents.v1.SetOptionResponse
+	27, // 34: dsh.agents.v1.Agents.Inject:output_type -> dsh.agents.v1.InjectResponse
+	29, // 35: dsh.agents.v1.Agents.Subscribe:output_type -> dsh.agents.v1.SubscribeResponse
+	24, // [24:36] is the sub-list for method output_type
+	12, // [12:24] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_dsh_agents_v1_agents_proto_init() }
@@ -1558,13 +2090,14 @@ func file_dsh_agents_v1_agents_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_agents_v1_agents_proto_rawDesc), len(file_dsh_agents_v1_agents_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   25,
+			NumEnums:      1,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_dsh_agents_v1_agents_proto_goTypes,
 		DependencyIndexes: file_dsh_agents_v1_agents_proto_depIdxs,
+		EnumInfos:         file_dsh_agents_v1_agents_proto_enumTypes,
 		MessageInfos:      file_dsh_agents_v1_agents_proto_msgTypes,
 	}.Build()
 	File_dsh_agents_v1_agents_proto = out.File

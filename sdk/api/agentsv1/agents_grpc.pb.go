@@ -28,6 +28,9 @@ const (
 	Agents_Delete_FullMethodName    = "/dsh.agents.v1.Agents/Delete"
 	Agents_Prompt_FullMethodName    = "/dsh.agents.v1.Agents/Prompt"
 	Agents_Cancel_FullMethodName    = "/dsh.agents.v1.Agents/Cancel"
+	Agents_Answer_FullMethodName    = "/dsh.agents.v1.Agents/Answer"
+	Agents_Options_FullMethodName   = "/dsh.agents.v1.Agents/Options"
+	Agents_SetOption_FullMethodName = "/dsh.agents.v1.Agents/SetOption"
 	Agents_Inject_FullMethodName    = "/dsh.agents.v1.Agents/Inject"
 	Agents_Subscribe_FullMethodName = "/dsh.agents.v1.Agents/Subscribe"
 )
@@ -56,6 +59,13 @@ type AgentsClient interface {
 	// Cancel ends the turn that takes a prompt, also when it has not started yet. It returns at once; turn/end tells. A prompt
 	// that is unknown or over is left alone.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
+	// Answer answers a call of a turn that asks for approval (the event tool/ask). An answer to a call that does not ask, or no longer,
+	// is ignored.
+	Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerResponse, error)
+	// Options returns what can be chosen for a live session: its model, its mode.
+	Options(ctx context.Context, in *OptionsRequest, opts ...grpc.CallOption) (*OptionsResponse, error)
+	// SetOption chooses, from the next model request or tool call on. The choice is part of the session.
+	SetOption(ctx context.Context, in *SetOptionRequest, opts ...grpc.CallOption) (*SetOptionResponse, error)
 	// Inject adds context for the next model request. It starts no turn.
 	Inject(ctx context.Context, in *InjectRequest, opts ...grpc.CallOption) (*InjectResponse, error)
 	// Subscribe streams a live session's events after a number: those in the log and, with `follow`, those to come until the
@@ -150,6 +160,36 @@ func (c *agentsClient) Cancel(ctx context.Context, in *CancelRequest, opts ...gr
 	return out, nil
 }
 
+func (c *agentsClient) Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerResponse)
+	err := c.cc.Invoke(ctx, Agents_Answer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentsClient) Options(ctx context.Context, in *OptionsRequest, opts ...grpc.CallOption) (*OptionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OptionsResponse)
+	err := c.cc.Invoke(ctx, Agents_Options_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentsClient) SetOption(ctx context.Context, in *SetOptionRequest, opts ...grpc.CallOption) (*SetOptionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetOptionResponse)
+	err := c.cc.Invoke(ctx, Agents_SetOption_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentsClient) Inject(ctx context.Context, in *InjectRequest, opts ...grpc.CallOption) (*InjectResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InjectResponse)
@@ -203,6 +243,13 @@ type AgentsServer interface {
 	// Cancel ends the turn that takes a prompt, also when it has not started yet. It returns at once; turn/end tells. A prompt
 	// that is unknown or over is left alone.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
+	// Answer answers a call of a turn that asks for approval (the event tool/ask). An answer to a call that does not ask, or no longer,
+	// is ignored.
+	Answer(context.Context, *AnswerRequest) (*AnswerResponse, error)
+	// Options returns what can be chosen for a live session: its model, its mode.
+	Options(context.Context, *OptionsRequest) (*OptionsResponse, error)
+	// SetOption chooses, from the next model request or tool call on. The choice is part of the session.
+	SetOption(context.Context, *SetOptionRequest) (*SetOptionResponse, error)
 	// Inject adds context for the next model request. It starts no turn.
 	Inject(context.Context, *InjectRequest) (*InjectResponse, error)
 	// Subscribe streams a live session's events after a number: those in the log and, with `follow`, those to come until the
@@ -238,6 +285,15 @@ func (UnimplementedAgentsServer) Prompt(*PromptRequest, grpc.ServerStreamingServ
 }
 func (UnimplementedAgentsServer) Cancel(context.Context, *CancelRequest) (*CancelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
+}
+func (UnimplementedAgentsServer) Answer(context.Context, *AnswerRequest) (*AnswerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Answer not implemented")
+}
+func (UnimplementedAgentsServer) Options(context.Context, *OptionsRequest) (*OptionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Options not implemented")
+}
+func (UnimplementedAgentsServer) SetOption(context.Context, *SetOptionRequest) (*SetOptionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetOption not implemented")
 }
 func (UnimplementedAgentsServer) Inject(context.Context, *InjectRequest) (*InjectResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inject not implemented")
@@ -385,6 +441,60 @@ func _Agents_Cancel_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Agents_Answer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).Answer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_Answer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).Answer(ctx, req.(*AnswerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Agents_Options_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OptionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).Options(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_Options_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).Options(ctx, req.(*OptionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Agents_SetOption_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetOptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).SetOption(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_SetOption_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).SetOption(ctx, req.(*SetOptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Agents_Inject_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InjectRequest)
 	if err := dec(in); err != nil {
@@ -444,6 +554,18 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Cancel",
 			Handler:    _Agents_Cancel_Handler,
+		},
+		{
+			MethodName: "Answer",
+			Handler:    _Agents_Answer_Handler,
+		},
+		{
+			MethodName: "Options",
+			Handler:    _Agents_Options_Handler,
+		},
+		{
+			MethodName: "SetOption",
+			Handler:    _Agents_SetOption_Handler,
 		},
 		{
 			MethodName: "Inject",

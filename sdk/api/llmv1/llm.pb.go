@@ -76,7 +76,7 @@ func (x Message_Role) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Message_Role.Descriptor instead.
 func (Message_Role) EnumDescriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{1, 0}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{4, 0}
 }
 
 type Finish_Reason int32
@@ -131,7 +131,141 @@ func (x Finish_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finish_Reason.Descriptor instead.
 func (Finish_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{5, 0}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{9, 0}
+}
+
+type ModelsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelsRequest) Reset() {
+	*x = ModelsRequest{}
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelsRequest) ProtoMessage() {}
+
+func (x *ModelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelsRequest.ProtoReflect.Descriptor instead.
+func (*ModelsRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{0}
+}
+
+type ModelsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Models        []*Model               `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelsResponse) Reset() {
+	*x = ModelsResponse{}
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelsResponse) ProtoMessage() {}
+
+func (x *ModelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelsResponse.ProtoReflect.Descriptor instead.
+func (*ModelsResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ModelsResponse) GetModels() []*Model {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+type Model struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What GenerateRequest names.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// For people.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Model) Reset() {
+	*x = Model{}
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Model) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Model) ProtoMessage() {}
+
+func (x *Model) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Model.ProtoReflect.Descriptor instead.
+func (*Model) Descriptor() ([]byte, []int) {
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Model) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Model) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 type GenerateRequest struct {
@@ -148,7 +282,7 @@ type GenerateRequest struct {
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[0]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -160,7 +294,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[0]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -173,7 +307,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{0}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GenerateRequest) GetSessionId() string {
@@ -220,7 +354,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[1]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -232,7 +366,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[1]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -245,7 +379,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{1}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Message) GetRole() Message_Role {
@@ -295,7 +429,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[2]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +441,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[2]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +454,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{2}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ToolCall) GetId() string {
@@ -353,6 +487,7 @@ type GenerateResponse struct {
 	//	*GenerateResponse_ToolCall
 	//	*GenerateResponse_Usage
 	//	*GenerateResponse_Finish
+	//	*GenerateResponse_Retry
 	Event         isGenerateResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -360,7 +495,7 @@ type GenerateResponse struct {
 
 func (x *GenerateResponse) Reset() {
 	*x = GenerateResponse{}
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[3]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +507,7 @@ func (x *GenerateResponse) String() string {
 func (*GenerateResponse) ProtoMessage() {}
 
 func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[3]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +520,7 @@ func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
 func (*GenerateResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{3}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GenerateResponse) GetEvent() isGenerateResponse_Event {
@@ -440,6 +575,15 @@ func (x *GenerateResponse) GetFinish() *Finish {
 	return nil
 }
 
+func (x *GenerateResponse) GetRetry() *Retry {
+	if x != nil {
+		if x, ok := x.Event.(*GenerateResponse_Retry); ok {
+			return x.Retry
+		}
+	}
+	return nil
+}
+
 type isGenerateResponse_Event interface {
 	isGenerateResponse_Event()
 }
@@ -466,6 +610,11 @@ type GenerateResponse_Finish struct {
 	Finish *Finish `protobuf:"bytes,5,opt,name=finish,proto3,oneof"`
 }
 
+type GenerateResponse_Retry struct {
+	// The request failed before the first chunk and is made again. For people.
+	Retry *Retry `protobuf:"bytes,6,opt,name=retry,proto3,oneof"`
+}
+
 func (*GenerateResponse_Text) isGenerateResponse_Event() {}
 
 func (*GenerateResponse_Reasoning) isGenerateResponse_Event() {}
@@ -475,6 +624,62 @@ func (*GenerateResponse_ToolCall) isGenerateResponse_Event() {}
 func (*GenerateResponse_Usage) isGenerateResponse_Event() {}
 
 func (*GenerateResponse_Finish) isGenerateResponse_Event() {}
+
+func (*GenerateResponse_Retry) isGenerateResponse_Event() {}
+
+type Retry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What went wrong.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How long the adapter waits, in milliseconds.
+	DelayMs       int64 `protobuf:"varint,2,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retry) Reset() {
+	*x = Retry{}
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retry) ProtoMessage() {}
+
+func (x *Retry) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retry.ProtoReflect.Descriptor instead.
+func (*Retry) Descriptor() ([]byte, []int) {
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Retry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Retry) GetDelayMs() int64 {
+	if x != nil {
+		return x.DelayMs
+	}
+	return 0
+}
 
 // Usage counts tokens.
 type Usage struct {
@@ -489,7 +694,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[4]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +706,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[4]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +719,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{4}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Usage) GetInputTokens() int64 {
@@ -547,7 +752,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[5]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +764,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_llm_v1_llm_proto_msgTypes[5]
+	mi := &file_dsh_llm_v1_llm_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +777,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{5}
+	return file_dsh_llm_v1_llm_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Finish) GetReason() Finish_Reason {
@@ -587,7 +792,13 @@ var File_dsh_llm_v1_llm_proto protoreflect.FileDescriptor
 const file_dsh_llm_v1_llm_proto_rawDesc = "" +
 	"\n" +
 	"\x14dsh/llm/v1/llm.proto\x12\n" +
-	"dsh.llm.v1\x1a\x18dsh/tools/v1/tools.proto\"\xa1\x01\n" +
+	"dsh.llm.v1\x1a\x18dsh/tools/v1/tools.proto\"\x0f\n" +
+	"\rModelsRequest\";\n" +
+	"\x0eModelsResponse\x12)\n" +
+	"\x06models\x18\x01 \x03(\v2\x11.dsh.llm.v1.ModelR\x06models\"+\n" +
+	"\x05Model\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xa1\x01\n" +
 	"\x0fGenerateRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12/\n" +
@@ -611,14 +822,18 @@ const file_dsh_llm_v1_llm_proto_rawDesc = "" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\targuments\x18\x03 \x01(\tR\targuments\"\xdf\x01\n" +
+	"\targuments\x18\x03 \x01(\tR\targuments\"\x8a\x02\n" +
 	"\x10GenerateResponse\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x1e\n" +
 	"\treasoning\x18\x02 \x01(\tH\x00R\treasoning\x123\n" +
 	"\ttool_call\x18\x03 \x01(\v2\x14.dsh.llm.v1.ToolCallH\x00R\btoolCall\x12)\n" +
 	"\x05usage\x18\x04 \x01(\v2\x11.dsh.llm.v1.UsageH\x00R\x05usage\x12,\n" +
-	"\x06finish\x18\x05 \x01(\v2\x12.dsh.llm.v1.FinishH\x00R\x06finishB\a\n" +
-	"\x05event\"v\n" +
+	"\x06finish\x18\x05 \x01(\v2\x12.dsh.llm.v1.FinishH\x00R\x06finish\x12)\n" +
+	"\x05retry\x18\x06 \x01(\v2\x11.dsh.llm.v1.RetryH\x00R\x05retryB\a\n" +
+	"\x05event\":\n" +
+	"\x05Retry\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x19\n" +
+	"\bdelay_ms\x18\x02 \x01(\x03R\adelayMs\"v\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12%\n" +
@@ -629,9 +844,10 @@ const file_dsh_llm_v1_llm_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vREASON_STOP\x10\x01\x12\x15\n" +
 	"\x11REASON_MAX_TOKENS\x10\x02\x12\x12\n" +
-	"\x0eREASON_REFUSED\x10\x032N\n" +
+	"\x0eREASON_REFUSED\x10\x032\x8f\x01\n" +
 	"\x03Llm\x12G\n" +
-	"\bGenerate\x12\x1b.dsh.llm.v1.GenerateRequest\x1a\x1c.dsh.llm.v1.GenerateResponse0\x01B%Z#github.com/dsh-go/dsh/sdk/api/llmv1b\x06proto3"
+	"\bGenerate\x12\x1b.dsh.llm.v1.GenerateRequest\x1a\x1c.dsh.llm.v1.GenerateResponse0\x01\x12?\n" +
+	"\x06Models\x12\x19.dsh.llm.v1.ModelsRequest\x1a\x1a.dsh.llm.v1.ModelsResponseB%Z#github.com/dsh-go/dsh/sdk/api/llmv1b\x06proto3"
 
 var (
 	file_dsh_llm_v1_llm_proto_rawDescOnce sync.Once
@@ -646,34 +862,42 @@ func file_dsh_llm_v1_llm_proto_rawDescGZIP() []byte {
 }
 
 var file_dsh_llm_v1_llm_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_dsh_llm_v1_llm_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_dsh_llm_v1_llm_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_dsh_llm_v1_llm_proto_goTypes = []any{
 	(Message_Role)(0),        // 0: dsh.llm.v1.Message.Role
 	(Finish_Reason)(0),       // 1: dsh.llm.v1.Finish.Reason
-	(*GenerateRequest)(nil),  // 2: dsh.llm.v1.GenerateRequest
-	(*Message)(nil),          // 3: dsh.llm.v1.Message
-	(*ToolCall)(nil),         // 4: dsh.llm.v1.ToolCall
-	(*GenerateResponse)(nil), // 5: dsh.llm.v1.GenerateResponse
-	(*Usage)(nil),            // 6: dsh.llm.v1.Usage
-	(*Finish)(nil),           // 7: dsh.llm.v1.Finish
-	(*toolsv1.Tool)(nil),     // 8: dsh.tools.v1.Tool
+	(*ModelsRequest)(nil),    // 2: dsh.llm.v1.ModelsRequest
+	(*ModelsResponse)(nil),   // 3: dsh.llm.v1.ModelsResponse
+	(*Model)(nil),            // 4: dsh.llm.v1.Model
+	(*GenerateRequest)(nil),  // 5: dsh.llm.v1.GenerateRequest
+	(*Message)(nil),          // 6: dsh.llm.v1.Message
+	(*ToolCall)(nil),         // 7: dsh.llm.v1.ToolCall
+	(*GenerateResponse)(nil), // 8: dsh.llm.v1.GenerateResponse
+	(*Retry)(nil),            // 9: dsh.llm.v1.Retry
+	(*Usage)(nil),            // 10: dsh.llm.v1.Usage
+	(*Finish)(nil),           // 11: dsh.llm.v1.Finish
+	(*toolsv1.Tool)(nil),     // 12: dsh.tools.v1.Tool
 }
 var file_dsh_llm_v1_llm_proto_depIdxs = []int32{
-	3, // 0: dsh.llm.v1.GenerateRequest.messages:type_name -> dsh.llm.v1.Message
-	8, // 1: dsh.llm.v1.GenerateRequest.tools:type_name -> dsh.tools.v1.Tool
-	0, // 2: dsh.llm.v1.Message.role:type_name -> dsh.llm.v1.Message.Role
-	4, // 3: dsh.llm.v1.Message.tool_calls:type_name -> dsh.llm.v1.ToolCall
-	4, // 4: dsh.llm.v1.GenerateResponse.tool_call:type_name -> dsh.llm.v1.ToolCall
-	6, // 5: dsh.llm.v1.GenerateResponse.usage:type_name -> dsh.llm.v1.Usage
-	7, // 6: dsh.llm.v1.GenerateResponse.finish:type_name -> dsh.llm.v1.Finish
-	1, // 7: dsh.llm.v1.Finish.reason:type_name -> dsh.llm.v1.Finish.Reason
-	2, // 8: dsh.llm.v1.Llm.Generate:input_type -> dsh.llm.v1.GenerateRequest
-	5, // 9: dsh.llm.v1.Llm.Generate:output_type -> dsh.llm.v1.GenerateResponse
-	9, // [9:10] is the sub-list for method output_type
-	8, // [8:9] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	4,  // 0: dsh.llm.v1.ModelsResponse.models:type_name -> dsh.llm.v1.Model
+	6,  // 1: dsh.llm.v1.GenerateRequest.messages:type_name -> dsh.llm.v1.Message
+	12, // 2: dsh.llm.v1.GenerateRequest.tools:type_name -> dsh.tools.v1.Tool
+	0,  // 3: dsh.llm.v1.Message.role:type_name -> dsh.llm.v1.Message.Role
+	7,  // 4: dsh.llm.v1.Message.tool_calls:type_name -> dsh.llm.v1.ToolCall
+	7,  // 5: dsh.llm.v1.GenerateResponse.tool_call:type_name -> dsh.llm.v1.ToolCall
+	10, // 6: dsh.llm.v1.GenerateResponse.usage:type_name -> dsh.llm.v1.Usage
+	11, // 7: dsh.llm.v1.GenerateResponse.finish:type_name -> dsh.llm.v1.Finish
+	9,  // 8: dsh.llm.v1.GenerateResponse.retry:type_name -> dsh.llm.v1.Retry
+	1,  // 9: dsh.llm.v1.Finish.reason:type_name -> dsh.llm.v1.Finish.Reason
+	5,  // 10: dsh.llm.v1.Llm.Generate:input_type -> dsh.llm.v1.GenerateRequest
+	2,  // 11: dsh.llm.v1.Llm.Models:input_type -> dsh.llm.v1.ModelsRequest
+	8,  // 12: dsh.llm.v1.Llm.Generate:output_type -> dsh.llm.v1.GenerateResponse
+	3,  // 13: dsh.llm.v1.Llm.Models:output_type -> dsh.llm.v1.ModelsResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_dsh_llm_v1_llm_proto_init() }
@@ -681,12 +905,13 @@ func file_dsh_llm_v1_llm_proto_init() {
 	if File_dsh_llm_v1_llm_proto != nil {
 		return
 	}
-	file_dsh_llm_v1_llm_proto_msgTypes[3].OneofWrappers = []any{
+	file_dsh_llm_v1_llm_proto_msgTypes[6].OneofWrappers = []any{
 		(*GenerateResponse_Text)(nil),
 		(*GenerateResponse_Reasoning)(nil),
 		(*GenerateResponse_ToolCall)(nil),
 		(*GenerateResponse_Usage)(nil),
 		(*GenerateResponse_Finish)(nil),
+		(*GenerateResponse_Retry)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -694,7 +919,7 @@ func file_dsh_llm_v1_llm_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_llm_v1_llm_proto_rawDesc), len(file_dsh_llm_v1_llm_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   6,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

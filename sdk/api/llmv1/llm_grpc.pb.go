@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Llm_Generate_FullMethodName = "/dsh.llm.v1.Llm/Generate"
+	Llm_Models_FullMethodName   = "/dsh.llm.v1.Llm/Models"
 )
 
 // LlmClient is the client API for Llm service.
@@ -31,6 +32,8 @@ type LlmClient interface {
 	// Generate sends a conversation to the model and streams the answer, finish last. Cancelling the call ends the request.
 	// Errors are gRPC statuses whose message a person can act on.
 	Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateResponse], error)
+	// Models returns the models that a request may name, the default first. It may be empty: there is but the default.
+	Models(ctx context.Context, in *ModelsRequest, opts ...grpc.CallOption) (*ModelsResponse, error)
 }
 
 type llmClient struct {
@@ -60,6 +63,16 @@ func (c *llmClient) Generate(ctx context.Context, in *GenerateRequest, opts ...g
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Llm_GenerateClient = grpc.ServerStreamingClient[GenerateResponse]
 
+func (c *llmClient) Models(ctx context.Context, in *ModelsRequest, opts ...grpc.CallOption) (*ModelsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ModelsResponse)
+	err := c.cc.Invoke(ctx, Llm_Models_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LlmServer is the server API for Llm service.
 // All implementations must embed UnimplementedLlmServer
 // for forward compatibility.
@@ -67,6 +80,8 @@ type LlmServer interface {
 	// Generate sends a conversation to the model and streams the answer, finish last. Cancelling the call ends the request.
 	// Errors are gRPC statuses whose message a person can act on.
 	Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateResponse]) error
+	// Models returns the models that a request may name, the default first. It may be empty: there is but the default.
+	Models(context.Context, *ModelsRequest) (*ModelsResponse, error)
 	mustEmbedUnimplementedLlmServer()
 }
 
@@ -79,6 +94,9 @@ type UnimplementedLlmServer struct{}
 
 func (UnimplementedLlmServer) Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateResponse]) error {
 	return status.Error(codes.Unimplemented, "method Generate not implemented")
+}
+func (UnimplementedLlmServer) Models(context.Context, *ModelsRequest) (*ModelsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Models not implemented")
 }
 func (UnimplementedLlmServer) mustEmbedUnimplementedLlmServer() {}
 func (UnimplementedLlmServer) testEmbeddedByValue()             {}
@@ -112,13 +130,36 @@ func _Llm_Generate_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Llm_GenerateServer = grpc.ServerStreamingServer[GenerateResponse]
 
+func _Llm_Models_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ModelsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LlmServer).Models(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Llm_Models_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LlmServer).Models(ctx, req.(*ModelsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Llm_ServiceDesc is the grpc.ServiceDesc for Llm service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Llm_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "dsh.llm.v1.Llm",
 	HandlerType: (*LlmServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Models",
+			Handler:    _Llm_Models_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Generate",

@@ -91,7 +91,7 @@ func (x Presentation_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Presentation_Kind.Descriptor instead.
 func (Presentation_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{8, 0}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{11, 0}
 }
 
 type ListRequest struct {
@@ -131,8 +131,10 @@ func (*ListRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tools         []*Tool                `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tools []*Tool                `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	// From Tools.List: the modes of the first hook that has any. A call names the one its session is in.
+	Modes         []*Mode `protobuf:"bytes,2,rep,name=modes,proto3" json:"modes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +176,155 @@ func (x *ListResponse) GetTools() []*Tool {
 	return nil
 }
 
+func (x *ListResponse) GetModes() []*Mode {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
+// Mode is a way in which hooks rule over the calls of a session. The first one listed is the default.
+type Mode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// For people.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Description   string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mode) Reset() {
+	*x = Mode{}
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mode) ProtoMessage() {}
+
+func (x *Mode) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mode.ProtoReflect.Descriptor instead.
+func (*Mode) Descriptor() ([]byte, []int) {
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Mode) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Mode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Mode) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+type ModesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModesRequest) Reset() {
+	*x = ModesRequest{}
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModesRequest) ProtoMessage() {}
+
+func (x *ModesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModesRequest.ProtoReflect.Descriptor instead.
+func (*ModesRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{3}
+}
+
+type ModesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Modes         []*Mode                `protobuf:"bytes,1,rep,name=modes,proto3" json:"modes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModesResponse) Reset() {
+	*x = ModesResponse{}
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModesResponse) ProtoMessage() {}
+
+func (x *ModesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModesResponse.ProtoReflect.Descriptor instead.
+func (*ModesResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ModesResponse) GetModes() []*Mode {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -187,7 +338,7 @@ type Tool struct {
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[2]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -199,7 +350,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[2]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -212,7 +363,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{2}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Tool) GetName() string {
@@ -247,14 +398,18 @@ type Call struct {
 	// The session on whose behalf the tool runs. Empty: none.
 	SessionId string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The session's working directory, absolute. Empty: none.
-	SessionCwd    string `protobuf:"bytes,5,opt,name=session_cwd,json=sessionCwd,proto3" json:"session_cwd,omitempty"`
+	SessionCwd string `protobuf:"bytes,5,opt,name=session_cwd,json=sessionCwd,proto3" json:"session_cwd,omitempty"`
+	// The mode that the session is in. Empty: the default.
+	Mode string `protobuf:"bytes,6,opt,name=mode,proto3" json:"mode,omitempty"`
+	// The caller can ask a person, and answers `ask`. Otherwise a hook that asks refuses the call.
+	CanAsk        bool `protobuf:"varint,7,opt,name=can_ask,json=canAsk,proto3" json:"can_ask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[3]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +421,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[3]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +434,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{3}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Call) GetCallId() string {
@@ -317,12 +472,27 @@ func (x *Call) GetSessionCwd() string {
 	return ""
 }
 
+func (x *Call) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Call) GetCanAsk() bool {
+	if x != nil {
+		return x.CanAsk
+	}
+	return false
+}
+
 type ExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Request:
 	//
 	//	*ExecuteRequest_Call
 	//	*ExecuteRequest_Cancel_
+	//	*ExecuteRequest_Answer_
 	Request       isExecuteRequest_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -330,7 +500,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[4]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -342,7 +512,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[4]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -355,7 +525,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{4}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecuteRequest) GetRequest() isExecuteRequest_Request {
@@ -383,6 +553,15 @@ func (x *ExecuteRequest) GetCancel() *ExecuteRequest_Cancel {
 	return nil
 }
 
+func (x *ExecuteRequest) GetAnswer() *ExecuteRequest_Answer {
+	if x != nil {
+		if x, ok := x.Request.(*ExecuteRequest_Answer_); ok {
+			return x.Answer
+		}
+	}
+	return nil
+}
+
 type isExecuteRequest_Request interface {
 	isExecuteRequest_Request()
 }
@@ -396,9 +575,16 @@ type ExecuteRequest_Cancel_ struct {
 	Cancel *ExecuteRequest_Cancel `protobuf:"bytes,2,opt,name=cancel,proto3,oneof"`
 }
 
+type ExecuteRequest_Answer_ struct {
+	// The answer to the last `ask`. One that comes unasked is ignored.
+	Answer *ExecuteRequest_Answer `protobuf:"bytes,3,opt,name=answer,proto3,oneof"`
+}
+
 func (*ExecuteRequest_Call) isExecuteRequest_Request() {}
 
 func (*ExecuteRequest_Cancel_) isExecuteRequest_Request() {}
+
+func (*ExecuteRequest_Answer_) isExecuteRequest_Request() {}
 
 type ExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -408,6 +594,7 @@ type ExecuteResponse struct {
 	//	*ExecuteResponse_Started_
 	//	*ExecuteResponse_Output_
 	//	*ExecuteResponse_Result
+	//	*ExecuteResponse_Ask_
 	Event         isExecuteResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -415,7 +602,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[5]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +614,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[5]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +627,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{5}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExecuteResponse) GetEvent() isExecuteResponse_Event {
@@ -486,6 +673,15 @@ func (x *ExecuteResponse) GetResult() *Result {
 	return nil
 }
 
+func (x *ExecuteResponse) GetAsk() *ExecuteResponse_Ask {
+	if x != nil {
+		if x, ok := x.Event.(*ExecuteResponse_Ask_); ok {
+			return x.Ask
+		}
+	}
+	return nil
+}
+
 type isExecuteResponse_Event interface {
 	isExecuteResponse_Event()
 }
@@ -510,6 +706,11 @@ type ExecuteResponse_Result struct {
 	Result *Result `protobuf:"bytes,4,opt,name=result,proto3,oneof"`
 }
 
+type ExecuteResponse_Ask_ struct {
+	// A hook wants a person's approval: comes before `started`, and the call waits for the answer or for a cancel.
+	Ask *ExecuteResponse_Ask `protobuf:"bytes,5,opt,name=ask,proto3,oneof"`
+}
+
 func (*ExecuteResponse_Presentation) isExecuteResponse_Event() {}
 
 func (*ExecuteResponse_Started_) isExecuteResponse_Event() {}
@@ -517,6 +718,8 @@ func (*ExecuteResponse_Started_) isExecuteResponse_Event() {}
 func (*ExecuteResponse_Output_) isExecuteResponse_Event() {}
 
 func (*ExecuteResponse_Result) isExecuteResponse_Event() {}
+
+func (*ExecuteResponse_Ask_) isExecuteResponse_Event() {}
 
 type PresentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -527,7 +730,7 @@ type PresentRequest struct {
 
 func (x *PresentRequest) Reset() {
 	*x = PresentRequest{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[6]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +742,7 @@ func (x *PresentRequest) String() string {
 func (*PresentRequest) ProtoMessage() {}
 
 func (x *PresentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[6]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +755,7 @@ func (x *PresentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PresentRequest.ProtoReflect.Descriptor instead.
 func (*PresentRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{6}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PresentRequest) GetCall() *Call {
@@ -571,7 +774,7 @@ type PresentResponse struct {
 
 func (x *PresentResponse) Reset() {
 	*x = PresentResponse{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[7]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +786,7 @@ func (x *PresentResponse) String() string {
 func (*PresentResponse) ProtoMessage() {}
 
 func (x *PresentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[7]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +799,7 @@ func (x *PresentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PresentResponse.ProtoReflect.Descriptor instead.
 func (*PresentResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{7}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PresentResponse) GetPresentation() *Presentation {
@@ -621,7 +824,7 @@ type Presentation struct {
 
 func (x *Presentation) Reset() {
 	*x = Presentation{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[8]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +836,7 @@ func (x *Presentation) String() string {
 func (*Presentation) ProtoMessage() {}
 
 func (x *Presentation) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[8]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +849,7 @@ func (x *Presentation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Presentation.ProtoReflect.Descriptor instead.
 func (*Presentation) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{8}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Presentation) GetTitle() string {
@@ -687,7 +890,7 @@ type Terminal struct {
 
 func (x *Terminal) Reset() {
 	*x = Terminal{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[9]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -699,7 +902,7 @@ func (x *Terminal) String() string {
 func (*Terminal) ProtoMessage() {}
 
 func (x *Terminal) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[9]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -712,7 +915,7 @@ func (x *Terminal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminal.ProtoReflect.Descriptor instead.
 func (*Terminal) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{9}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Terminal) GetCwd() string {
@@ -741,7 +944,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[10]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +956,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[10]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +969,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{10}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Result) GetContent() []*Content {
@@ -816,7 +1019,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[11]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1031,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[11]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1044,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{11}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Content) GetContent() isContent_Content {
@@ -882,7 +1085,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[12]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +1097,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[12]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1110,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{12}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Error) GetName() string {
@@ -936,7 +1139,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[13]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -948,7 +1151,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[13]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -961,7 +1164,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{13}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -988,7 +1191,7 @@ type BeforeRequest struct {
 
 func (x *BeforeRequest) Reset() {
 	*x = BeforeRequest{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[14]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1203,7 @@ func (x *BeforeRequest) String() string {
 func (*BeforeRequest) ProtoMessage() {}
 
 func (x *BeforeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[14]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1216,7 @@ func (x *BeforeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeforeRequest.ProtoReflect.Descriptor instead.
 func (*BeforeRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{14}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BeforeRequest) GetCall() *Call {
@@ -1045,7 +1248,7 @@ type BeforeResponse struct {
 
 func (x *BeforeResponse) Reset() {
 	*x = BeforeResponse{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[15]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1260,7 @@ func (x *BeforeResponse) String() string {
 func (*BeforeResponse) ProtoMessage() {}
 
 func (x *BeforeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[15]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1273,7 @@ func (x *BeforeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeforeResponse.ProtoReflect.Descriptor instead.
 func (*BeforeResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{15}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BeforeResponse) GetDecision() isBeforeResponse_Decision {
@@ -1154,7 +1357,7 @@ type AfterRequest struct {
 
 func (x *AfterRequest) Reset() {
 	*x = AfterRequest{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[16]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1369,7 @@ func (x *AfterRequest) String() string {
 func (*AfterRequest) ProtoMessage() {}
 
 func (x *AfterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[16]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1382,7 @@ func (x *AfterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AfterRequest.ProtoReflect.Descriptor instead.
 func (*AfterRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{16}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AfterRequest) GetCall() *Call {
@@ -1206,7 +1409,7 @@ type AfterResponse struct {
 
 func (x *AfterResponse) Reset() {
 	*x = AfterResponse{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[17]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1421,7 @@ func (x *AfterResponse) String() string {
 func (*AfterResponse) ProtoMessage() {}
 
 func (x *AfterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[17]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1434,7 @@ func (x *AfterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AfterResponse.ProtoReflect.Descriptor instead.
 func (*AfterResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{17}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AfterResponse) GetResult() *Result {
@@ -1249,7 +1452,7 @@ type ExecuteRequest_Cancel struct {
 
 func (x *ExecuteRequest_Cancel) Reset() {
 	*x = ExecuteRequest_Cancel{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[18]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1464,7 @@ func (x *ExecuteRequest_Cancel) String() string {
 func (*ExecuteRequest_Cancel) ProtoMessage() {}
 
 func (x *ExecuteRequest_Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[18]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1477,52 @@ func (x *ExecuteRequest_Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest_Cancel.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest_Cancel) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{4, 0}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{7, 0}
+}
+
+type ExecuteRequest_Answer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A person, or an earlier answer of a person for the whole session, allows the call. Otherwise it is refused.
+	Allowed       bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecuteRequest_Answer) Reset() {
+	*x = ExecuteRequest_Answer{}
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecuteRequest_Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecuteRequest_Answer) ProtoMessage() {}
+
+func (x *ExecuteRequest_Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecuteRequest_Answer.ProtoReflect.Descriptor instead.
+func (*ExecuteRequest_Answer) Descriptor() ([]byte, []int) {
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{7, 1}
+}
+
+func (x *ExecuteRequest_Answer) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
 }
 
 type ExecuteResponse_Started struct {
@@ -1285,7 +1533,7 @@ type ExecuteResponse_Started struct {
 
 func (x *ExecuteResponse_Started) Reset() {
 	*x = ExecuteResponse_Started{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[19]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1545,7 @@ func (x *ExecuteResponse_Started) String() string {
 func (*ExecuteResponse_Started) ProtoMessage() {}
 
 func (x *ExecuteResponse_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[19]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1558,70 @@ func (x *ExecuteResponse_Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse_Started.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse_Started) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{5, 0}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{8, 0}
+}
+
+type ExecuteResponse_Ask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The row of the hook.
+	Hook string `protobuf:"bytes,1,opt,name=hook,proto3" json:"hook,omitempty"`
+	// Why it asks, for people. May be empty.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What an answer for the whole session covers: it also allows later asks of the session with the same key. Empty: nothing.
+	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecuteResponse_Ask) Reset() {
+	*x = ExecuteResponse_Ask{}
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecuteResponse_Ask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecuteResponse_Ask) ProtoMessage() {}
+
+func (x *ExecuteResponse_Ask) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecuteResponse_Ask.ProtoReflect.Descriptor instead.
+func (*ExecuteResponse_Ask) Descriptor() ([]byte, []int) {
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{8, 1}
+}
+
+func (x *ExecuteResponse_Ask) GetHook() string {
+	if x != nil {
+		return x.Hook
+	}
+	return ""
+}
+
+func (x *ExecuteResponse_Ask) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExecuteResponse_Ask) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 type ExecuteResponse_Output struct {
@@ -1323,7 +1634,7 @@ type ExecuteResponse_Output struct {
 
 func (x *ExecuteResponse_Output) Reset() {
 	*x = ExecuteResponse_Output{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[20]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1646,7 @@ func (x *ExecuteResponse_Output) String() string {
 func (*ExecuteResponse_Output) ProtoMessage() {}
 
 func (x *ExecuteResponse_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[20]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1659,7 @@ func (x *ExecuteResponse_Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse_Output.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse_Output) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{5, 1}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{8, 2}
 }
 
 func (x *ExecuteResponse_Output) GetData() string {
@@ -1366,7 +1677,7 @@ type BeforeResponse_Allow struct {
 
 func (x *BeforeResponse_Allow) Reset() {
 	*x = BeforeResponse_Allow{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[21]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1689,7 @@ func (x *BeforeResponse_Allow) String() string {
 func (*BeforeResponse_Allow) ProtoMessage() {}
 
 func (x *BeforeResponse_Allow) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[21]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1702,7 @@ func (x *BeforeResponse_Allow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeforeResponse_Allow.ProtoReflect.Descriptor instead.
 func (*BeforeResponse_Allow) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{15, 0}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type BeforeResponse_Deny struct {
@@ -1404,7 +1715,7 @@ type BeforeResponse_Deny struct {
 
 func (x *BeforeResponse_Deny) Reset() {
 	*x = BeforeResponse_Deny{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[22]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1727,7 @@ func (x *BeforeResponse_Deny) String() string {
 func (*BeforeResponse_Deny) ProtoMessage() {}
 
 func (x *BeforeResponse_Deny) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[22]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1740,7 @@ func (x *BeforeResponse_Deny) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeforeResponse_Deny.ProtoReflect.Descriptor instead.
 func (*BeforeResponse_Deny) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{15, 1}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{18, 1}
 }
 
 func (x *BeforeResponse_Deny) GetReason() string {
@@ -1441,14 +1752,18 @@ func (x *BeforeResponse_Deny) GetReason() string {
 
 // Ask lets a person decide.
 type BeforeResponse_Ask struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why, for people. May be empty.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What an answer for the whole session covers, e.g. the tool and the rule that asked. Empty: it cannot be given for the session.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeforeResponse_Ask) Reset() {
 	*x = BeforeResponse_Ask{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[23]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1775,7 @@ func (x *BeforeResponse_Ask) String() string {
 func (*BeforeResponse_Ask) ProtoMessage() {}
 
 func (x *BeforeResponse_Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[23]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1788,21 @@ func (x *BeforeResponse_Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeforeResponse_Ask.ProtoReflect.Descriptor instead.
 func (*BeforeResponse_Ask) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{15, 2}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{18, 2}
+}
+
+func (x *BeforeResponse_Ask) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BeforeResponse_Ask) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 type BeforeResponse_Rewrite struct {
@@ -1486,7 +1815,7 @@ type BeforeResponse_Rewrite struct {
 
 func (x *BeforeResponse_Rewrite) Reset() {
 	*x = BeforeResponse_Rewrite{}
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[24]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1827,7 @@ func (x *BeforeResponse_Rewrite) String() string {
 func (*BeforeResponse_Rewrite) ProtoMessage() {}
 
 func (x *BeforeResponse_Rewrite) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_tools_v1_tools_proto_msgTypes[24]
+	mi := &file_dsh_tools_v1_tools_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1840,7 @@ func (x *BeforeResponse_Rewrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeforeResponse_Rewrite.ProtoReflect.Descriptor instead.
 func (*BeforeResponse_Rewrite) Descriptor() ([]byte, []int) {
-	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{15, 3}
+	return file_dsh_tools_v1_tools_proto_rawDescGZIP(), []int{18, 3}
 }
 
 func (x *BeforeResponse_Rewrite) GetArguments() string {
@@ -1526,13 +1855,21 @@ var File_dsh_tools_v1_tools_proto protoreflect.FileDescriptor
 const file_dsh_tools_v1_tools_proto_rawDesc = "" +
 	"\n" +
 	"\x18dsh/tools/v1/tools.proto\x12\fdsh.tools.v1\"\r\n" +
-	"\vListRequest\"8\n" +
+	"\vListRequest\"b\n" +
 	"\fListResponse\x12(\n" +
-	"\x05tools\x18\x01 \x03(\v2\x12.dsh.tools.v1.ToolR\x05tools\"_\n" +
+	"\x05tools\x18\x01 \x03(\v2\x12.dsh.tools.v1.ToolR\x05tools\x12(\n" +
+	"\x05modes\x18\x02 \x03(\v2\x12.dsh.tools.v1.ModeR\x05modes\"L\n" +
+	"\x04Mode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\"\x0e\n" +
+	"\fModesRequest\"9\n" +
+	"\rModesResponse\x12(\n" +
+	"\x05modes\x18\x01 \x03(\v2\x12.dsh.tools.v1.ModeR\x05modes\"_\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12!\n" +
-	"\finput_schema\x18\x03 \x01(\tR\vinputSchema\"\x91\x01\n" +
+	"\finput_schema\x18\x03 \x01(\tR\vinputSchema\"\xbe\x01\n" +
 	"\x04Call\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -1540,18 +1877,28 @@ const file_dsh_tools_v1_tools_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x04 \x01(\tR\tsessionId\x12\x1f\n" +
 	"\vsession_cwd\x18\x05 \x01(\tR\n" +
-	"sessionCwd\"\x8e\x01\n" +
+	"sessionCwd\x12\x12\n" +
+	"\x04mode\x18\x06 \x01(\tR\x04mode\x12\x17\n" +
+	"\acan_ask\x18\a \x01(\bR\x06canAsk\"\xf1\x01\n" +
 	"\x0eExecuteRequest\x12(\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.dsh.tools.v1.CallH\x00R\x04call\x12=\n" +
-	"\x06cancel\x18\x02 \x01(\v2#.dsh.tools.v1.ExecuteRequest.CancelH\x00R\x06cancel\x1a\b\n" +
-	"\x06CancelB\t\n" +
-	"\arequest\"\xb8\x02\n" +
+	"\x06cancel\x18\x02 \x01(\v2#.dsh.tools.v1.ExecuteRequest.CancelH\x00R\x06cancel\x12=\n" +
+	"\x06answer\x18\x03 \x01(\v2#.dsh.tools.v1.ExecuteRequest.AnswerH\x00R\x06answer\x1a\b\n" +
+	"\x06Cancel\x1a\"\n" +
+	"\x06Answer\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowedB\t\n" +
+	"\arequest\"\xb4\x03\n" +
 	"\x0fExecuteResponse\x12@\n" +
 	"\fpresentation\x18\x01 \x01(\v2\x1a.dsh.tools.v1.PresentationH\x00R\fpresentation\x12A\n" +
 	"\astarted\x18\x02 \x01(\v2%.dsh.tools.v1.ExecuteResponse.StartedH\x00R\astarted\x12>\n" +
 	"\x06output\x18\x03 \x01(\v2$.dsh.tools.v1.ExecuteResponse.OutputH\x00R\x06output\x12.\n" +
-	"\x06result\x18\x04 \x01(\v2\x14.dsh.tools.v1.ResultH\x00R\x06result\x1a\t\n" +
-	"\aStarted\x1a\x1c\n" +
+	"\x06result\x18\x04 \x01(\v2\x14.dsh.tools.v1.ResultH\x00R\x06result\x125\n" +
+	"\x03ask\x18\x05 \x01(\v2!.dsh.tools.v1.ExecuteResponse.AskH\x00R\x03ask\x1a\t\n" +
+	"\aStarted\x1aC\n" +
+	"\x03Ask\x12\x12\n" +
+	"\x04hook\x18\x01 \x01(\tR\x04hook\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x1a\x1c\n" +
 	"\x06Output\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\tR\x04dataB\a\n" +
 	"\x05event\"8\n" +
@@ -1597,7 +1944,7 @@ const file_dsh_tools_v1_tools_proto_rawDesc = "" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\"w\n" +
 	"\rBeforeRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.dsh.tools.v1.CallR\x04call\x12>\n" +
-	"\fpresentation\x18\x02 \x01(\v2\x1a.dsh.tools.v1.PresentationR\fpresentation\"\xe2\x02\n" +
+	"\fpresentation\x18\x02 \x01(\v2\x1a.dsh.tools.v1.PresentationR\fpresentation\"\x8c\x03\n" +
 	"\x0eBeforeResponse\x12:\n" +
 	"\x05allow\x18\x01 \x01(\v2\".dsh.tools.v1.BeforeResponse.AllowH\x00R\x05allow\x127\n" +
 	"\x04deny\x18\x02 \x01(\v2!.dsh.tools.v1.BeforeResponse.DenyH\x00R\x04deny\x124\n" +
@@ -1605,8 +1952,10 @@ const file_dsh_tools_v1_tools_proto_rawDesc = "" +
 	"\arewrite\x18\x04 \x01(\v2$.dsh.tools.v1.BeforeResponse.RewriteH\x00R\arewrite\x1a\a\n" +
 	"\x05Allow\x1a\x1e\n" +
 	"\x04Deny\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x1a\x05\n" +
-	"\x03Ask\x1a'\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x1a/\n" +
+	"\x03Ask\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x1a'\n" +
 	"\aRewrite\x12\x1c\n" +
 	"\targuments\x18\x01 \x01(\tR\targumentsB\n" +
 	"\n" +
@@ -1622,10 +1971,11 @@ const file_dsh_tools_v1_tools_proto_rawDesc = "" +
 	"\fToolProvider\x12=\n" +
 	"\x04List\x12\x19.dsh.tools.v1.ListRequest\x1a\x1a.dsh.tools.v1.ListResponse\x12F\n" +
 	"\aPresent\x12\x1c.dsh.tools.v1.PresentRequest\x1a\x1d.dsh.tools.v1.PresentResponse\x12J\n" +
-	"\aExecute\x12\x1c.dsh.tools.v1.ExecuteRequest\x1a\x1d.dsh.tools.v1.ExecuteResponse(\x010\x012\x91\x01\n" +
+	"\aExecute\x12\x1c.dsh.tools.v1.ExecuteRequest\x1a\x1d.dsh.tools.v1.ExecuteResponse(\x010\x012\xd3\x01\n" +
 	"\bToolHook\x12C\n" +
 	"\x06Before\x12\x1b.dsh.tools.v1.BeforeRequest\x1a\x1c.dsh.tools.v1.BeforeResponse\x12@\n" +
-	"\x05After\x12\x1a.dsh.tools.v1.AfterRequest\x1a\x1b.dsh.tools.v1.AfterResponseB'Z%github.com/dsh-go/dsh/sdk/api/toolsv1b\x06proto3"
+	"\x05After\x12\x1a.dsh.tools.v1.AfterRequest\x1a\x1b.dsh.tools.v1.AfterResponse\x12@\n" +
+	"\x05Modes\x12\x1a.dsh.tools.v1.ModesRequest\x1a\x1b.dsh.tools.v1.ModesResponseB'Z%github.com/dsh-go/dsh/sdk/api/toolsv1b\x06proto3"
 
 var (
 	file_dsh_tools_v1_tools_proto_rawDescOnce sync.Once
@@ -1640,79 +1990,90 @@ func file_dsh_tools_v1_tools_proto_rawDescGZIP() []byte {
 }
 
 var file_dsh_tools_v1_tools_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dsh_tools_v1_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_dsh_tools_v1_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_dsh_tools_v1_tools_proto_goTypes = []any{
 	(Presentation_Kind)(0),          // 0: dsh.tools.v1.Presentation.Kind
 	(*ListRequest)(nil),             // 1: dsh.tools.v1.ListRequest
 	(*ListResponse)(nil),            // 2: dsh.tools.v1.ListResponse
-	(*Tool)(nil),                    // 3: dsh.tools.v1.Tool
-	(*Call)(nil),                    // 4: dsh.tools.v1.Call
-	(*ExecuteRequest)(nil),          // 5: dsh.tools.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),         // 6: dsh.tools.v1.ExecuteResponse
-	(*PresentRequest)(nil),          // 7: dsh.tools.v1.PresentRequest
-	(*PresentResponse)(nil),         // 8: dsh.tools.v1.PresentResponse
-	(*Presentation)(nil),            // 9: dsh.tools.v1.Presentation
-	(*Terminal)(nil),                // 10: dsh.tools.v1.Terminal
-	(*Result)(nil),                  // 11: dsh.tools.v1.Result
-	(*Content)(nil),                 // 12: dsh.tools.v1.Content
-	(*Error)(nil),                   // 13: dsh.tools.v1.Error
-	(*Exit)(nil),                    // 14: dsh.tools.v1.Exit
-	(*BeforeRequest)(nil),           // 15: dsh.tools.v1.BeforeRequest
-	(*BeforeResponse)(nil),          // 16: dsh.tools.v1.BeforeResponse
-	(*AfterRequest)(nil),            // 17: dsh.tools.v1.AfterRequest
-	(*AfterResponse)(nil),           // 18: dsh.tools.v1.AfterResponse
-	(*ExecuteRequest_Cancel)(nil),   // 19: dsh.tools.v1.ExecuteRequest.Cancel
-	(*ExecuteResponse_Started)(nil), // 20: dsh.tools.v1.ExecuteResponse.Started
-	(*ExecuteResponse_Output)(nil),  // 21: dsh.tools.v1.ExecuteResponse.Output
-	(*BeforeResponse_Allow)(nil),    // 22: dsh.tools.v1.BeforeResponse.Allow
-	(*BeforeResponse_Deny)(nil),     // 23: dsh.tools.v1.BeforeResponse.Deny
-	(*BeforeResponse_Ask)(nil),      // 24: dsh.tools.v1.BeforeResponse.Ask
-	(*BeforeResponse_Rewrite)(nil),  // 25: dsh.tools.v1.BeforeResponse.Rewrite
+	(*Mode)(nil),                    // 3: dsh.tools.v1.Mode
+	(*ModesRequest)(nil),            // 4: dsh.tools.v1.ModesRequest
+	(*ModesResponse)(nil),           // 5: dsh.tools.v1.ModesResponse
+	(*Tool)(nil),                    // 6: dsh.tools.v1.Tool
+	(*Call)(nil),                    // 7: dsh.tools.v1.Call
+	(*ExecuteRequest)(nil),          // 8: dsh.tools.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),         // 9: dsh.tools.v1.ExecuteResponse
+	(*PresentRequest)(nil),          // 10: dsh.tools.v1.PresentRequest
+	(*PresentResponse)(nil),         // 11: dsh.tools.v1.PresentResponse
+	(*Presentation)(nil),            // 12: dsh.tools.v1.Presentation
+	(*Terminal)(nil),                // 13: dsh.tools.v1.Terminal
+	(*Result)(nil),                  // 14: dsh.tools.v1.Result
+	(*Content)(nil),                 // 15: dsh.tools.v1.Content
+	(*Error)(nil),                   // 16: dsh.tools.v1.Error
+	(*Exit)(nil),                    // 17: dsh.tools.v1.Exit
+	(*BeforeRequest)(nil),           // 18: dsh.tools.v1.BeforeRequest
+	(*BeforeResponse)(nil),          // 19: dsh.tools.v1.BeforeResponse
+	(*AfterRequest)(nil),            // 20: dsh.tools.v1.AfterRequest
+	(*AfterResponse)(nil),           // 21: dsh.tools.v1.AfterResponse
+	(*ExecuteRequest_Cancel)(nil),   // 22: dsh.tools.v1.ExecuteRequest.Cancel
+	(*ExecuteRequest_Answer)(nil),   // 23: dsh.tools.v1.ExecuteRequest.Answer
+	(*ExecuteResponse_Started)(nil), // 24: dsh.tools.v1.ExecuteResponse.Started
+	(*ExecuteResponse_Ask)(nil),     // 25: dsh.tools.v1.ExecuteResponse.Ask
+	(*ExecuteResponse_Output)(nil),  // 26: dsh.tools.v1.ExecuteResponse.Output
+	(*BeforeResponse_Allow)(nil),    // 27: dsh.tools.v1.BeforeResponse.Allow
+	(*BeforeResponse_Deny)(nil),     // 28: dsh.tools.v1.BeforeResponse.Deny
+	(*BeforeResponse_Ask)(nil),      // 29: dsh.tools.v1.BeforeResponse.Ask
+	(*BeforeResponse_Rewrite)(nil),  // 30: dsh.tools.v1.BeforeResponse.Rewrite
 }
 var file_dsh_tools_v1_tools_proto_depIdxs = []int32{
-	3,  // 0: dsh.tools.v1.ListResponse.tools:type_name -> dsh.tools.v1.Tool
-	4,  // 1: dsh.tools.v1.ExecuteRequest.call:type_name -> dsh.tools.v1.Call
-	19, // 2: dsh.tools.v1.ExecuteRequest.cancel:type_name -> dsh.tools.v1.ExecuteRequest.Cancel
-	9,  // 3: dsh.tools.v1.ExecuteResponse.presentation:type_name -> dsh.tools.v1.Presentation
-	20, // 4: dsh.tools.v1.ExecuteResponse.started:type_name -> dsh.tools.v1.ExecuteResponse.Started
-	21, // 5: dsh.tools.v1.ExecuteResponse.output:type_name -> dsh.tools.v1.ExecuteResponse.Output
-	11, // 6: dsh.tools.v1.ExecuteResponse.result:type_name -> dsh.tools.v1.Result
-	4,  // 7: dsh.tools.v1.PresentRequest.call:type_name -> dsh.tools.v1.Call
-	9,  // 8: dsh.tools.v1.PresentResponse.presentation:type_name -> dsh.tools.v1.Presentation
-	0,  // 9: dsh.tools.v1.Presentation.kind:type_name -> dsh.tools.v1.Presentation.Kind
-	10, // 10: dsh.tools.v1.Presentation.terminal:type_name -> dsh.tools.v1.Terminal
-	12, // 11: dsh.tools.v1.Result.content:type_name -> dsh.tools.v1.Content
-	13, // 12: dsh.tools.v1.Result.error:type_name -> dsh.tools.v1.Error
-	12, // 13: dsh.tools.v1.Result.display:type_name -> dsh.tools.v1.Content
-	14, // 14: dsh.tools.v1.Result.exit:type_name -> dsh.tools.v1.Exit
-	4,  // 15: dsh.tools.v1.BeforeRequest.call:type_name -> dsh.tools.v1.Call
-	9,  // 16: dsh.tools.v1.BeforeRequest.presentation:type_name -> dsh.tools.v1.Presentation
-	22, // 17: dsh.tools.v1.BeforeResponse.allow:type_name -> dsh.tools.v1.BeforeResponse.Allow
-	23, // 18: dsh.tools.v1.BeforeResponse.deny:type_name -> dsh.tools.v1.BeforeResponse.Deny
-	24, // 19: dsh.tools.v1.BeforeResponse.ask:type_name -> dsh.tools.v1.BeforeResponse.Ask
-	25, // 20: dsh.tools.v1.BeforeResponse.rewrite:type_name -> dsh.tools.v1.BeforeResponse.Rewrite
-	4,  // 21: dsh.tools.v1.AfterRequest.call:type_name -> dsh.tools.v1.Call
-	11, // 22: dsh.tools.v1.AfterRequest.result:type_name -> dsh.tools.v1.Result
-	11, // 23: dsh.tools.v1.AfterResponse.result:type_name -> dsh.tools.v1.Result
-	1,  // 24: dsh.tools.v1.Tools.List:input_type -> dsh.tools.v1.ListRequest
-	5,  // 25: dsh.tools.v1.Tools.Execute:input_type -> dsh.tools.v1.ExecuteRequest
-	1,  // 26: dsh.tools.v1.ToolProvider.List:input_type -> dsh.tools.v1.ListRequest
-	7,  // 27: dsh.tools.v1.ToolProvider.Present:input_type -> dsh.tools.v1.PresentRequest
-	5,  // 28: dsh.tools.v1.ToolProvider.Execute:input_type -> dsh.tools.v1.ExecuteRequest
-	15, // 29: dsh.tools.v1.ToolHook.Before:input_type -> dsh.tools.v1.BeforeRequest
-	17, // 30: dsh.tools.v1.ToolHook.After:input_type -> dsh.tools.v1.AfterRequest
-	2,  // 31: dsh.tools.v1.Tools.List:output_type -> dsh.tools.v1.ListResponse
-	6,  // 32: dsh.tools.v1.Tools.Execute:output_type -> dsh.tools.v1.ExecuteResponse
-	2,  // 33: dsh.tools.v1.ToolProvider.List:output_type -> dsh.tools.v1.ListResponse
-	8,  // 34: dsh.tools.v1.ToolProvider.Present:output_type -> dsh.tools.v1.PresentResponse
-	6,  // 35: dsh.tools.v1.ToolProvider.Execute:output_type -> dsh.tools.v1.ExecuteResponse
-	16, // 36: dsh.tools.v1.ToolHook.Before:output_type -> dsh.tools.v1.BeforeResponse
-	18, // 37: dsh.tools.v1.ToolHook.After:output_type -> dsh.tools.v1.AfterResponse
-	31, // [31:38] is the sub-list for method output_type
-	24, // [24:31] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	6,  // 0: dsh.tools.v1.ListResponse.tools:type_name -> dsh.tools.v1.Tool
+	3,  // 1: dsh.tools.v1.ListResponse.modes:type_name -> dsh.tools.v1.Mode
+	3,  // 2: dsh.tools.v1.ModesResponse.modes:type_name -> dsh.tools.v1.Mode
+	7,  // 3: dsh.tools.v1.ExecuteRequest.call:type_name -> dsh.tools.v1.Call
+	22, // 4: dsh.tools.v1.ExecuteRequest.cancel:type_name -> dsh.tools.v1.ExecuteRequest.Cancel
+	23, // 5: dsh.tools.v1.ExecuteRequest.answer:type_name -> dsh.tools.v1.ExecuteRequest.Answer
+	12, // 6: dsh.tools.v1.ExecuteResponse.presentation:type_name -> dsh.tools.v1.Presentation
+	24, // 7: dsh.tools.v1.ExecuteResponse.started:type_name -> dsh.tools.v1.ExecuteResponse.Started
+	26, // 8: dsh.tools.v1.ExecuteResponse.output:type_name -> dsh.tools.v1.ExecuteResponse.Output
+	14, // 9: dsh.tools.v1.ExecuteResponse.result:type_name -> dsh.tools.v1.Result
+	25, // 10: dsh.tools.v1.ExecuteResponse.ask:type_name -> dsh.tools.v1.ExecuteResponse.Ask
+	7,  // 11: dsh.tools.v1.PresentRequest.call:type_name -> dsh.tools.v1.Call
+	12, // 12: dsh.tools.v1.PresentResponse.presentation:type_name -> dsh.tools.v1.Presentation
+	0,  // 13: dsh.tools.v1.Presentation.kind:type_name -> dsh.tools.v1.Presentation.Kind
+	13, // 14: dsh.tools.v1.Presentation.terminal:type_name -> dsh.tools.v1.Terminal
+	15, // 15: dsh.tools.v1.Result.content:type_name -> dsh.tools.v1.Content
+	16, // 16: dsh.tools.v1.Result.error:type_name -> dsh.tools.v1.Error
+	15, // 17: dsh.tools.v1.Result.display:type_name -> dsh.tools.v1.Content
+	17, // 18: dsh.tools.v1.Result.exit:type_name -> dsh.tools.v1.Exit
+	7,  // 19: dsh.tools.v1.BeforeRequest.call:type_name -> dsh.tools.v1.Call
+	12, // 20: dsh.tools.v1.BeforeRequest.presentation:type_name -> dsh.tools.v1.Presentation
+	27, // 21: dsh.tools.v1.BeforeResponse.allow:type_name -> dsh.tools.v1.BeforeResponse.Allow
+	28, // 22: dsh.tools.v1.BeforeResponse.deny:type_name -> dsh.tools.v1.BeforeResponse.Deny
+	29, // 23: dsh.tools.v1.BeforeResponse.ask:type_name -> dsh.tools.v1.BeforeResponse.Ask
+	30, // 24: dsh.tools.v1.BeforeResponse.rewrite:type_name -> dsh.tools.v1.BeforeResponse.Rewrite
+	7,  // 25: dsh.tools.v1.AfterRequest.call:type_name -> dsh.tools.v1.Call
+	14, // 26: dsh.tools.v1.AfterRequest.result:type_name -> dsh.tools.v1.Result
+	14, // 27: dsh.tools.v1.AfterResponse.result:type_name -> dsh.tools.v1.Result
+	1,  // 28: dsh.tools.v1.Tools.List:input_type -> dsh.tools.v1.ListRequest
+	8,  // 29: dsh.tools.v1.Tools.Execute:input_type -> dsh.tools.v1.ExecuteRequest
+	1,  // 30: dsh.tools.v1.ToolProvider.List:input_type -> dsh.tools.v1.ListRequest
+	10, // 31: dsh.tools.v1.ToolProvider.Present:input_type -> dsh.tools.v1.PresentRequest
+	8,  // 32: dsh.tools.v1.ToolProvider.Execute:input_type -> dsh.tools.v1.ExecuteRequest
+	18, // 33: dsh.tools.v1.ToolHook.Before:input_type -> dsh.tools.v1.BeforeRequest
+	20, // 34: dsh.tools.v1.ToolHook.After:input_type -> dsh.tools.v1.AfterRequest
+	4,  // 35: dsh.tools.v1.ToolHook.Modes:input_type -> dsh.tools.v1.ModesRequest
+	2,  // 36: dsh.tools.v1.Tools.List:output_type -> dsh.tools.v1.ListResponse
+	9,  // 37: dsh.tools.v1.Tools.Execute:output_type -> dsh.tools.v1.ExecuteResponse
+	2,  // 38: dsh.tools.v1.ToolProvider.List:output_type -> dsh.tools.v1.ListResponse
+	11, // 39: dsh.tools.v1.ToolProvider.Present:output_type -> dsh.tools.v1.PresentResponse
+	9,  // 40: dsh.tools.v1.ToolProvider.Execute:output_type -> dsh.tools.v1.ExecuteResponse
+	19, // 41: dsh.tools.v1.ToolHook.Before:output_type -> dsh.tools.v1.BeforeResponse
+	21, // 42: dsh.tools.v1.ToolHook.After:output_type -> dsh.tools.v1.AfterResponse
+	5,  // 43: dsh.tools.v1.ToolHook.Modes:output_type -> dsh.tools.v1.ModesResponse
+	36, // [36:44] is the sub-list for method output_type
+	28, // [28:36] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_dsh_tools_v1_tools_proto_init() }
@@ -1720,20 +2081,22 @@ func file_dsh_tools_v1_tools_proto_init() {
 	if File_dsh_tools_v1_tools_proto != nil {
 		return
 	}
-	file_dsh_tools_v1_tools_proto_msgTypes[4].OneofWrappers = []any{
+	file_dsh_tools_v1_tools_proto_msgTypes[7].OneofWrappers = []any{
 		(*ExecuteRequest_Call)(nil),
 		(*ExecuteRequest_Cancel_)(nil),
+		(*ExecuteRequest_Answer_)(nil),
 	}
-	file_dsh_tools_v1_tools_proto_msgTypes[5].OneofWrappers = []any{
+	file_dsh_tools_v1_tools_proto_msgTypes[8].OneofWrappers = []any{
 		(*ExecuteResponse_Presentation)(nil),
 		(*ExecuteResponse_Started_)(nil),
 		(*ExecuteResponse_Output_)(nil),
 		(*ExecuteResponse_Result)(nil),
+		(*ExecuteResponse_Ask_)(nil),
 	}
-	file_dsh_tools_v1_tools_proto_msgTypes[11].OneofWrappers = []any{
+	file_dsh_tools_v1_tools_proto_msgTypes[14].OneofWrappers = []any{
 		(*Content_Text)(nil),
 	}
-	file_dsh_tools_v1_tools_proto_msgTypes[15].OneofWrappers = []any{
+	file_dsh_tools_v1_tools_proto_msgTypes[18].OneofWrappers = []any{
 		(*BeforeResponse_Allow_)(nil),
 		(*BeforeResponse_Deny_)(nil),
 		(*BeforeResponse_Ask_)(nil),
@@ -1745,7 +2108,7 @@ func file_dsh_tools_v1_tools_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_tools_v1_tools_proto_rawDesc), len(file_dsh_tools_v1_tools_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

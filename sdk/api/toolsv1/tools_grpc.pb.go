@@ -353,6 +353,7 @@ var ToolProvider_ServiceDesc = grpc.ServiceDesc{
 const (
 	ToolHook_Before_FullMethodName = "/dsh.tools.v1.ToolHook/Before"
 	ToolHook_After_FullMethodName  = "/dsh.tools.v1.ToolHook/After"
+	ToolHook_Modes_FullMethodName  = "/dsh.tools.v1.ToolHook/Modes"
 )
 
 // ToolHookClient is the client API for ToolHook service.
@@ -366,6 +367,8 @@ type ToolHookClient interface {
 	Before(ctx context.Context, in *BeforeRequest, opts ...grpc.CallOption) (*BeforeResponse, error)
 	// After may replace the result of a call.
 	After(ctx context.Context, in *AfterRequest, opts ...grpc.CallOption) (*AfterResponse, error)
+	// Modes returns the modes in which the hook can rule, for a person to choose from. None: it has but one.
+	Modes(ctx context.Context, in *ModesRequest, opts ...grpc.CallOption) (*ModesResponse, error)
 }
 
 type toolHookClient struct {
@@ -396,6 +399,16 @@ func (c *toolHookClient) After(ctx context.Context, in *AfterRequest, opts ...gr
 	return out, nil
 }
 
+func (c *toolHookClient) Modes(ctx context.Context, in *ModesRequest, opts ...grpc.CallOption) (*ModesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ModesResponse)
+	err := c.cc.Invoke(ctx, ToolHook_Modes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ToolHookServer is the server API for ToolHook service.
 // All implementations must embed UnimplementedToolHookServer
 // for forward compatibility.
@@ -407,6 +420,8 @@ type ToolHookServer interface {
 	Before(context.Context, *BeforeRequest) (*BeforeResponse, error)
 	// After may replace the result of a call.
 	After(context.Context, *AfterRequest) (*AfterResponse, error)
+	// Modes returns the modes in which the hook can rule, for a person to choose from. None: it has but one.
+	Modes(context.Context, *ModesRequest) (*ModesResponse, error)
 	mustEmbedUnimplementedToolHookServer()
 }
 
@@ -422,6 +437,9 @@ func (UnimplementedToolHookServer) Before(context.Context, *BeforeRequest) (*Bef
 }
 func (UnimplementedToolHookServer) After(context.Context, *AfterRequest) (*AfterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method After not implemented")
+}
+func (UnimplementedToolHookServer) Modes(context.Context, *ModesRequest) (*ModesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Modes not implemented")
 }
 func (UnimplementedToolHookServer) mustEmbedUnimplementedToolHookServer() {}
 func (UnimplementedToolHookServer) testEmbeddedByValue()                  {}
@@ -480,6 +498,24 @@ func _ToolHook_After_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ToolHook_Modes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ModesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolHookServer).Modes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolHook_Modes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolHookServer).Modes(ctx, req.(*ModesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ToolHook_ServiceDesc is the grpc.ServiceDesc for ToolHook service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -494,6 +530,10 @@ var ToolHook_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "After",
 			Handler:    _ToolHook_After_Handler,
+		},
+		{
+			MethodName: "Modes",
+			Handler:    _ToolHook_Modes_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
