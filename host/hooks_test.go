@@ -34,7 +34,7 @@ func hookPlugin() *sdk.Plugin {
 				case "deny":
 					return hook.Deny(rest), nil
 				case "ask":
-					return hook.Ask(), nil
+					return hook.Ask(rest, "key"), nil
 				case "append":
 					return hook.Rewrite(call.GetArguments() + rest), nil
 				case "fail":

@@ -39,7 +39,7 @@ func (r *Registry) Execute(stream callerStream) error {
 	r.mu.RLock()
 	p, hooks := r.find(call.GetName()), r.hooks
 	r.mu.RUnlock()
-	e := &execution{stream: stream, call: call, limit: r.limit}
+	e := newExecution(stream, call, r.limit)
 	if p == nil {
 		return e.finish(failure(fmt.Sprintf("unknown tool %q", call.GetName()), "ToolNotFoundError", "UNKNOWN_TOOL"))
 	}
@@ -50,19 +50,50 @@ func (r *Registry) Execute(stream callerStream) error {
 	return e.finish(result)
 }
 
-// execution is one call on its way through the pipeline. It belongs to the goroutine of its handler.
+// execution is one call on its way through the pipeline. It belongs to the goroutine of its handler; another one, listen, receives what
+// the caller says meanwhile.
 type execution struct {
-	stream  callerStream
-	call    *toolsv1.Call
-	limit   time.Duration
-	shown   *toolsv1.Presentation // the last presentation that the caller got; nil: none
-	started bool
+	stream    callerStream
+	call      *toolsv1.Call
+	limit     time.Duration
+	shown     *toolsv1.Presentation // the last presentation that the caller got; nil: none
+	started   bool
+	asked     atomic.Bool   // a question waits for its answer; there is one at a time
+	answers   chan bool     // has room for that answer
+	cancelled chan struct{} // closed when the caller has cancelled
+}
+
+func newExecution(stream callerStream, call *toolsv1.Call, limit time.Duration) *execution {
+	e := &execution{stream: stream, call: call, limit: limit, answers: make(chan bool, 1), cancelled: make(chan struct{})}
+	// It ends when the handler returns, at the latest: the caller's stream is over then.
+	go e.listen()
+	return e
+}
+
+func (e *execution) listen() {
+	for cancelled := false; ; {
+		request, err := e.stream.Recv()
+		if err != nil {
+			return // the end of the call itself is that of its context
+		}
+		switch request.GetRequest().(type) {
+		case *toolsv1.ExecuteRequest_Cancel_:
+			if !cancelled {
+				cancelled = true
+				close(e.cancelled)
+			}
+		case *toolsv1.ExecuteRequest_Answer_:
+			if e.asked.CompareAndSwap(true, false) { // else nobody asked
+				e.answers <- request.GetAnswer().GetAllowed()
+			}
+		}
+	}
 }
 
 // runHooked executes the call between its hooks. Without hooks it costs nothing more.
 func (e *execution) runHooked(p *provider, hooks []hook) (*toolsv1.Result, error) {
 	if len(hooks) > 0 {
-		refused, err := e.ask(p, hooks)
+		refused, err := e.askHooks(p, hooks)
 		if refused != nil || err != nil {
 			return refused, err
 		}
@@ -77,8 +108,8 @@ func (e *execution) runHooked(p *provider, hooks []hook) (*toolsv1.Result, error
 	return result, nil
 }
 
-// ask shows the call and asks the hooks about it, in the order of their rows; each sees what the one before made of it.
-func (e *execution) ask(p *provider, hooks []hook) (refused *toolsv1.Result, err error) {
+// askHooks shows the call and asks the hooks about it, in the order of their rows; each sees what the one before made of it.
+func (e *execution) askHooks(p *provider, hooks []hook) (refused *toolsv1.Result, err error) {
 	shown := generic(e.call)
 	if answer, err := p.client.Present(e.stream.Context(), &toolsv1.PresentRequest{Call: e.call}); err == nil && answer.GetPresentation() != nil {
 		shown = answer.GetPresentation()
@@ -87,19 +118,44 @@ func (e *execution) ask(p *provider, hooks []hook) (refused *toolsv1.Result, err
 		return nil, err
 	}
 	for _, h := range hooks {
-		call, refused := h.before(e.stream.Context(), e.call, shown)
-		if refused != nil {
-			return refused, nil
+		call, refused, err := h.before(e.stream.Context(), e.call, shown, e.askCaller)
+		if refused != nil || err != nil {
+			return refused, err
 		}
 		e.call = call
 	}
-	return nil, nil
+	select {
+	case <-e.cancelled:
+		return cancelledResult(), nil
+	default:
+		return nil, nil
+	}
+}
+
+// askCaller puts a hook's question. A cancel is a no.
+func (e *execution) askCaller(ctx context.Context, question *toolsv1.ExecuteResponse_Ask) (bool, error) {
+	e.asked.Store(true)
+	if err := e.stream.Send(&toolsv1.ExecuteResponse{Event: &toolsv1.ExecuteResponse_Ask_{Ask: question}}); err != nil {
+		return false, err
+	}
+	select {
+	case allowed := <-e.answers:
+		return allowed, nil
+	case <-e.cancelled:
+		return false, nil
+	case <-ctx.Done():
+		return false, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+func cancelledResult() *toolsv1.Result {
+	return failure("the call was cancelled before it ran", "ToolCancelledError", "CANCELLED")
 }
 
 // run executes the call at its provider. Whatever goes wrong there is a result; an error means that the caller is gone.
 func (e *execution) run(p *provider) (*toolsv1.Result, error) {
-	ctx, cancel := context.WithCancel(e.stream.Context())
-	defer cancel()
+	ctx, breakOff := context.WithCancel(e.stream.Context())
+	defer breakOff()
 	out, err := p.client.Execute(ctx)
 	if err == nil {
 		err = out.Send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Call{Call: e.call}})
@@ -107,19 +163,11 @@ func (e *execution) run(p *provider) (*toolsv1.Result, error) {
 	if err != nil {
 		return providerFailure(err), nil
 	}
-	stopper := &stopper{out: out, cancel: cancel}
-	var timedOut atomic.Bool
-	timer := time.AfterFunc(e.limit, func() {
-		timedOut.Store(true)
-		stopper.stop()
-	})
-	defer timer.Stop()
-	defer stopper.done()
-	// It ends when the handler returns, at the latest: the caller's stream is over then.
-	go forwardCancel(e.stream, stopper)
+	s := supervise(e.cancelled, e.limit, out, breakOff)
+	defer s.end()
 	for {
 		event, err := out.Recv()
-		if timedOut.Load() && (err != nil || event.GetResult() != nil) {
+		if s.timedOut.Load() && (err != nil || event.GetResult() != nil) {
 			return failure(fmt.Sprintf("tool call timed out after %dms", e.limit.Milliseconds()), "ToolTimeoutError", "TOOL_TIMEOUT"), nil
 		}
 		if err != nil {
@@ -140,34 +188,46 @@ func (e *execution) run(p *provider) (*toolsv1.Result, error) {
 // stopLimit is how long a call that reached its limit may take to stop by itself.
 const stopLimit = 5 * time.Second
 
-// stopper ends a provider's call: first it asks, then it breaks the stream.
-type stopper struct {
-	mu     sync.Mutex // Send must not be called twice at once
-	out    providerStream
-	cancel context.CancelFunc
-	timer  *time.Timer
+// supervisor asks a provider to stop when the caller cancels or the call has reached its limit; after a limit it breaks the call off in
+// the end.
+type supervisor struct {
+	timedOut atomic.Bool
+	over     chan struct{}
+	running  sync.WaitGroup
 }
 
-// ask asks the provider to stop; its result still comes.
-func (s *stopper) ask() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = s.out.Send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Cancel_{Cancel: &toolsv1.ExecuteRequest_Cancel{}}})
+func supervise(cancelled <-chan struct{}, limit time.Duration, out providerStream, breakOff context.CancelFunc) *supervisor {
+	s := &supervisor{over: make(chan struct{})}
+	s.running.Go(func() {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		for {
+			select {
+			case <-cancelled:
+				cancelled = nil
+				askToStop(out)
+			case <-timer.C:
+				if s.timedOut.Swap(true) {
+					breakOff()
+					return
+				}
+				askToStop(out)
+				timer.Reset(stopLimit)
+			case <-s.over:
+				return
+			}
+		}
+	})
+	return s
 }
 
-func (s *stopper) stop() {
-	s.ask()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(stopLimit, s.cancel)
+func (s *supervisor) end() {
+	close(s.over)
+	s.running.Wait()
 }
 
-func (s *stopper) done() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+func askToStop(out providerStream) {
+	_ = out.Send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Cancel_{Cancel: &toolsv1.ExecuteRequest_Cancel{}}})
 }
 
 // pass hands an event of the provider on, in the order that the seam promises: presentation, started, output.
@@ -221,23 +281,6 @@ func (e *execution) finish(result *toolsv1.Result) error {
 		return err
 	}
 	return e.stream.Send(&toolsv1.ExecuteResponse{Event: &toolsv1.ExecuteResponse_Result{Result: result}})
-}
-
-// forwardCancel carries a cancel to the provider; a caller that went away without one ends the provider's call.
-func forwardCancel(in callerStream, s *stopper) {
-	for {
-		request, err := in.Recv()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			s.cancel()
-			return
-		}
-		if request.GetCancel() != nil {
-			s.ask()
-		}
-	}
 }
 
 // providerFailure is the result of a call whose provider failed in a way that no tool should.

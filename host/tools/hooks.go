@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 )
@@ -32,32 +35,42 @@ func (r *Registry) AddHook(row string, conn grpc.ClientConnInterface) {
 	slices.SortStableFunc(r.hooks, func(a, b hook) int { return r.order(a.row) - r.order(b.row) })
 }
 
-// before asks the hook about a call. It returns the call to go on with, or the result that ends it.
-func (h hook) before(ctx context.Context, call *toolsv1.Call, shown *toolsv1.Presentation) (*toolsv1.Call, *toolsv1.Result) {
-	ctx, cancel := context.WithTimeout(ctx, hookLimit)
+// asker puts a question of a hook to the caller of a call and waits for the answer.
+type asker func(ctx context.Context, question *toolsv1.ExecuteResponse_Ask) (allowed bool, err error)
+
+// before asks the hook about a call. It returns the call to go on with, or the result that ends it; an error means that the caller is
+// gone.
+func (h hook) before(ctx context.Context, call *toolsv1.Call, shown *toolsv1.Presentation, ask asker) (*toolsv1.Call, *toolsv1.Result, error) {
+	limited, cancel := context.WithTimeout(ctx, hookLimit)
 	defer cancel()
-	answer, err := h.client.Before(ctx, &toolsv1.BeforeRequest{Call: call, Presentation: shown})
+	answer, err := h.client.Before(limited, &toolsv1.BeforeRequest{Call: call, Presentation: shown})
 	if err != nil {
-		return nil, h.refusal("failed: " + status.Convert(err).Message())
+		return nil, h.refusal("failed: " + status.Convert(err).Message()), nil
 	}
 	switch d := answer.GetDecision().(type) {
 	case *toolsv1.BeforeResponse_Allow_:
-		return call, nil
+		return call, nil, nil
 	case *toolsv1.BeforeResponse_Deny_:
 		reason := d.Deny.GetReason()
 		if reason == "" {
 			reason = fmt.Sprintf("hook %q denied the call", h.row)
 		}
-		return nil, failure(reason, "ToolDeniedError", "DENIED")
+		return nil, failure(reason, "ToolDeniedError", "DENIED"), nil
 	case *toolsv1.BeforeResponse_Rewrite_:
-		return &toolsv1.Call{
-			CallId: call.GetCallId(), Name: call.GetName(), Arguments: d.Rewrite.GetArguments(),
-			SessionId: call.GetSessionId(), SessionCwd: call.GetSessionCwd(),
-		}, nil
+		rewritten := proto.CloneOf(call)
+		rewritten.Arguments = d.Rewrite.GetArguments()
+		return rewritten, nil, nil
 	case *toolsv1.BeforeResponse_Ask_:
-		return nil, h.refusal("wants a person's approval, and there is nobody to ask")
+		if !call.GetCanAsk() {
+			return nil, h.refusal("wants a person's approval, and there is nobody to ask"), nil
+		}
+		allowed, err := ask(ctx, &toolsv1.ExecuteResponse_Ask{Hook: h.row, Reason: d.Ask.GetReason(), Key: d.Ask.GetKey()})
+		if err != nil || allowed {
+			return call, nil, err
+		}
+		return nil, failure("a person did not allow the call", "ToolDeniedError", "NOT_APPROVED"), nil
 	default:
-		return nil, h.refusal("gave no decision")
+		return nil, h.refusal("gave no decision"), nil
 	}
 }
 
@@ -77,4 +90,20 @@ func (h hook) after(ctx context.Context, call *toolsv1.Call, result *toolsv1.Res
 
 func (h hook) refusal(why string) *toolsv1.Result {
 	return failure(fmt.Sprintf("hook %q %s", h.row, why), "ToolDeniedError", "HOOK_FAILED")
+}
+
+// modes asks the hooks for their modes; the first that has any has the word. A hook that fails has none now.
+func modes(ctx context.Context, hooks []hook, log hclog.Logger) []*toolsv1.Mode {
+	ctx, cancel := context.WithTimeout(ctx, hookLimit)
+	defer cancel()
+	for _, h := range hooks {
+		answer, err := h.client.Modes(ctx, &toolsv1.ModesRequest{})
+		if err != nil && status.Code(err) != codes.Unimplemented {
+			log.Warn("a hook did not tell its modes", "row", h.row, "error", status.Convert(err).Message())
+		}
+		if len(answer.GetModes()) > 0 {
+			return answer.GetModes()
+		}
+	}
+	return nil
 }

@@ -100,11 +100,13 @@ func (r *Registry) List(ctx context.Context, _ *toolsv1.ListRequest) (*toolsv1.L
 	if err := r.wait(ctx); err != nil {
 		return nil, err
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
 	answer := &toolsv1.ListResponse{}
+	r.mu.RLock()
 	for _, p := range r.providers {
 		answer.Tools = append(answer.Tools, p.tools...)
 	}
+	hooks := r.hooks
+	r.mu.RUnlock()
+	answer.Modes = modes(ctx, hooks, r.log)
 	return answer, nil
 }

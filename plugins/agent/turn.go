@@ -62,7 +62,7 @@ func (s *session) take(t *turn) (reason agents.Reason, err error) {
 		if t.ctx.Err() != nil {
 			return t.stopped()
 		}
-		tools, err := s.agent.tools.List(t.ctx)
+		tools, _, err := s.agent.tools.List(t.ctx)
 		if t.ctx.Err() != nil {
 			return t.stopped()
 		}

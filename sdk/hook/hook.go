@@ -21,6 +21,8 @@ type Hook struct {
 	Before func(ctx context.Context, call *toolsv1.Call) (Decision, error)
 	// After returns the result to give; nil: as it is.
 	After func(ctx context.Context, call *toolsv1.Call, result *toolsv1.Result) (*toolsv1.Result, error)
+	// Modes are ways to rule that a person can choose for a session, the default first. A call names the chosen one; empty: the default.
+	Modes []*toolsv1.Mode
 }
 
 // Decision is what happens to a call. Make one with Allow, Deny, Ask or Rewrite.
@@ -36,9 +38,10 @@ func Deny(reason string) Decision {
 	return Decision{&toolsv1.BeforeResponse{Decision: &toolsv1.BeforeResponse_Deny_{Deny: &toolsv1.BeforeResponse_Deny{Reason: reason}}}}
 }
 
-// Ask lets a person decide; where nobody can be asked the call is refused.
-func Ask() Decision {
-	return Decision{&toolsv1.BeforeResponse{Decision: &toolsv1.BeforeResponse_Ask_{Ask: &toolsv1.BeforeResponse_Ask{}}}}
+// Ask lets a person decide; where nobody can be asked the call is refused. The reason is for people and may be empty. key is what an
+// answer for the whole session covers: it also allows later asks of the session with the same key; an empty one covers nothing.
+func Ask(reason, key string) Decision {
+	return Decision{&toolsv1.BeforeResponse{Decision: &toolsv1.BeforeResponse_Ask_{Ask: &toolsv1.BeforeResponse_Ask{Reason: reason, Key: key}}}}
 }
 
 // Rewrite lets the call go on with other arguments, a JSON object.
@@ -78,4 +81,9 @@ func (s *server) After(ctx context.Context, req *toolsv1.AfterRequest) (*toolsv1
 	}
 	result, err := s.hook.After(ctx, req.GetCall(), req.GetResult())
 	return &toolsv1.AfterResponse{Result: result}, err
+}
+
+// Modes implements toolsv1.ToolHookServer.
+func (s *server) Modes(context.Context, *toolsv1.ModesRequest) (*toolsv1.ModesResponse, error) {
+	return &toolsv1.ModesResponse{Modes: s.hook.Modes}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 )
@@ -21,10 +22,10 @@ func NewClient(conn grpc.ClientConnInterface) *Client {
 	return &Client{tools: toolsv1.NewToolsClient(conn)}
 }
 
-// List returns the tools a model can call.
-func (c *Client) List(ctx context.Context) ([]*toolsv1.Tool, error) {
+// List returns the tools a model can call, and the modes in which hooks can rule over the calls, the default first.
+func (c *Client) List(ctx context.Context) ([]*toolsv1.Tool, []*toolsv1.Mode, error) {
 	answer, err := c.tools.List(ctx, &toolsv1.ListRequest{})
-	return answer.GetTools(), err
+	return answer.GetTools(), answer.GetModes(), err
 }
 
 // Watch is told what happens before the result, in order, from the goroutine that called Execute. Any function may be nil.
@@ -35,6 +36,9 @@ type Watch struct {
 	Started func()
 	// Output is appended to the call's terminal.
 	Output func(text string)
+	// Ask puts a hook's question to a person and returns the answer; it should return when its context ends, which is when the call is
+	// cancelled. Without it hooks that ask refuse the call.
+	Ask func(ctx context.Context, question *toolsv1.ExecuteResponse_Ask) (allowed bool)
 }
 
 // cancelLimit is how long a cancelled call may take to give its result.
@@ -47,13 +51,18 @@ func (c *Client) Execute(ctx context.Context, call *toolsv1.Call, w Watch) (*too
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if w.Ask != nil {
+		call = proto.CloneOf(call)
+		call.CanAsk = true
+	}
 	streamCtx, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer breakOff(nil)
-	stream, err := c.tools.Execute(streamCtx)
+	raw, err := c.tools.Execute(streamCtx)
 	if err != nil {
 		return nil, err
 	}
-	if err := stream.Send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Call{Call: call}}); err != nil && !errors.Is(err, io.EOF) {
+	stream := &execution{BidiStreamingClient: raw}
+	if err := stream.send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Call{Call: call}}); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err // io.EOF: Recv has the error
 	}
 
@@ -67,7 +76,7 @@ func (c *Client) Execute(ctx context.Context, call *toolsv1.Call, w Watch) (*too
 			return
 		case <-ctx.Done():
 		}
-		_ = stream.Send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Cancel_{Cancel: &toolsv1.ExecuteRequest_Cancel{}}})
+		_ = stream.send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Cancel_{Cancel: &toolsv1.ExecuteRequest_Cancel{}}})
 		limit := time.NewTimer(cancelLimit)
 		defer limit.Stop()
 		select {
@@ -76,13 +85,25 @@ func (c *Client) Execute(ctx context.Context, call *toolsv1.Call, w Watch) (*too
 			breakOff(fmt.Errorf("tool %q did not stop within %s of being cancelled", call.GetName(), cancelLimit))
 		}
 	})
-	return receive(streamCtx, stream, w)
+	return stream.receive(ctx, streamCtx, w)
 }
 
-// receive tells the watcher what comes until the result.
-func receive(ctx context.Context, stream grpc.BidiStreamingClient[toolsv1.ExecuteRequest, toolsv1.ExecuteResponse], w Watch) (*toolsv1.Result, error) {
+// execution is the stream of a call. Answers and the cancel are sent by two goroutines.
+type execution struct {
+	grpc.BidiStreamingClient[toolsv1.ExecuteRequest, toolsv1.ExecuteResponse]
+	sending sync.Mutex
+}
+
+func (e *execution) send(r *toolsv1.ExecuteRequest) error {
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	return e.Send(r)
+}
+
+// receive tells the watcher what comes until the result. caller is the context of the call, which a cancel ends; ctx that of the stream.
+func (e *execution) receive(caller, ctx context.Context, w Watch) (*toolsv1.Result, error) {
 	for {
-		res, err := stream.Recv()
+		res, err := e.Recv()
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -104,6 +125,10 @@ func receive(ctx context.Context, stream grpc.BidiStreamingClient[toolsv1.Execut
 			if w.Output != nil {
 				w.Output(event.Output.GetData())
 			}
+		case *toolsv1.ExecuteResponse_Ask_:
+			allowed := w.Ask != nil && w.Ask(caller, event.Ask) && caller.Err() == nil // a cancelled call is never approved
+			answer := &toolsv1.ExecuteRequest_Answer{Allowed: allowed}
+			_ = e.send(&toolsv1.ExecuteRequest{Request: &toolsv1.ExecuteRequest_Answer_{Answer: answer}})
 		case *toolsv1.ExecuteResponse_Result:
 			return event.Result, nil
 		}

@@ -64,7 +64,7 @@ func result(text string) *toolsv1.ExecuteResponse {
 }
 
 func TestClientListsInOrder(t *testing.T) {
-	tools, err := connect(t, registry{}).List(t.Context())
+	tools, _, err := connect(t, registry{}).List(t.Context())
 	if err != nil || len(tools) != 2 || tools[0].GetName() != "a" || tools[1].GetName() != "b" {
 		t.Errorf("got %v, %v", tools, err)
 	}

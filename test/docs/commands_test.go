@@ -142,9 +142,9 @@ func TestEveryConfigurationStarts(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			shell(t, "../..", "dsh check -c "+strings.TrimPrefix(file, "../../"), bin)
-			out := shell(t, "../..", `dsh call -c `+strings.TrimPrefix(file, "../../")+` bash '{"command":"echo up","description":"Say"}'`, bin)
-			if out != "up\n" {
-				t.Errorf("printed %q", out)
+			out := shell(t, "../..", `dsh call -c `+strings.TrimPrefix(file, "../../")+` bash '{"command":"pwd","description":"Where"}'`, bin)
+			if want, _ := filepath.Abs("../.."); out != want+"\n" {
+				t.Errorf("printed %q, want %s", out, want)
 			}
 		})
 	}
