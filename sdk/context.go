@@ -30,12 +30,14 @@ type Context struct {
 	done     context.Context // ends when the instance is deactivated
 	stop     context.CancelFunc
 	running  sync.WaitGroup // what Go started
-	retired  chan struct{}
 	hurrying atomic.Bool
 
-	mu       sync.Mutex
-	effects  []effect
-	onRetire []func(context.Context, RetireReason)
+	mu        sync.Mutex
+	effects   []effect
+	onRetire  []func(context.Context, RetireReason)
+	onResume  []func(context.Context) error
+	isRetired bool
+	retired   chan struct{} // closed when the instance is asked to retire, replaced when it resumes
 }
 
 type effect struct {
@@ -58,8 +60,12 @@ func (c *Context) Conn() grpc.ClientConnInterface { return c.conn }
 // Done is cancelled when the instance is deactivated: streams that would never end must end then.
 func (c *Context) Done() context.Context { return c.done }
 
-// Retired is closed when the instance has been asked to retire.
-func (c *Context) Retired() <-chan struct{} { return c.retired }
+// Retired is closed when the instance has been asked to retire. An instance that resumes has a new one.
+func (c *Context) Retired() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retired
+}
 
 // Hurrying is true once the host stops: grace periods are cut to 500 ms.
 func (c *Context) Hurrying() bool { return c.hurrying.Load() }
@@ -106,6 +112,14 @@ func (c *Context) OnRetire(f func(context.Context, RetireReason)) {
 	c.onRetire = append(c.onRetire, f)
 }
 
+// OnResume registers what takes a retired instance back into service when its successor did not come up: undo what the functions of
+// OnRetire did. A plugin that has those but no OnResume is not resumed; its program is started anew.
+func (c *Context) OnResume(f func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onResume = append(c.onResume, f)
+}
+
 // Restored is the checkpoint that the row's last instance left; nil for the first.
 func (c *Context) Restored() []byte { return c.restored }
 
@@ -144,23 +158,46 @@ func Caller(ctx context.Context) string {
 	return ""
 }
 
-// retire runs the registered functions once.
+// retire runs the registered functions, once until the instance resumes.
 func (c *Context) retire(ctx context.Context, reason RetireReason) {
 	if reason == pluginv1.RetireRequest_REASON_SHUTDOWN {
 		c.hurrying.Store(true)
 	}
 	c.mu.Lock()
-	functions := c.onRetire
-	c.onRetire = nil
-	select {
-	case <-c.retired:
-	default:
-		close(c.retired)
+	if c.isRetired {
+		c.mu.Unlock()
+		return
 	}
+	c.isRetired = true
+	close(c.retired)
+	functions := c.onRetire
 	c.mu.Unlock()
 	for _, f := range functions {
 		f(ctx, reason)
 	}
+}
+
+// resume takes the instance back into service.
+func (c *Context) resume(ctx context.Context) error {
+	c.mu.Lock()
+	isRetired, functions, can := c.isRetired, c.onResume, len(c.onRetire) == 0 || len(c.onResume) > 0
+	c.mu.Unlock()
+	if !isRetired {
+		return nil
+	}
+	if !can {
+		return errors.New("the plugin cannot take back what it let go")
+	}
+	for _, f := range functions {
+		if err := f(ctx); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isRetired = false
+	c.retired = make(chan struct{})
+	return nil
 }
 
 // unwind ends the instance's goroutines and undoes its effects. It returns what failed.

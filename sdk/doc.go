@@ -18,7 +18,7 @@
 //   - During activation the plugin registers what it serves ([Context.RegisterService], or the Serve function of a seam's package)
 //     and may already call what it injects: required seams are active. Calls of its own seams come after activate has returned nil.
 //   - When it is asked to retire ([Context.OnRetire], [Context.Retired]) it takes no new work and lets go of what cannot be shared.
-//     Calls in flight go on, and it may still call.
+//     Calls in flight go on, and it may still call. When its successor does not come up it may be asked to resume ([Context.OnResume]).
 //   - When it is deactivated its [Context.Done] ends first, so that streams which would never end do; then calls in flight are
 //     awaited; then the goroutines of [Context.Go]; then effects are undone, last in first out. All this within the host's time limit.
 //   - When the host dies the process ends itself in the same way within two seconds; on Linux the kernel kills it at once.

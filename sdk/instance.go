@@ -145,6 +145,17 @@ func (i *instance) Retire(ctx context.Context, req *pluginv1.RetireRequest) (*pl
 	return &pluginv1.RetireResponse{}, nil
 }
 
+func (i *instance) Resume(ctx context.Context, _ *pluginv1.ResumeRequest) (*pluginv1.ResumeResponse, error) {
+	c := i.context()
+	if c == nil {
+		return nil, status.Error(codes.FailedPrecondition, "the instance is not active")
+	}
+	if err := c.resume(ctx); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &pluginv1.ResumeResponse{}, nil
+}
+
 // Deactivate ends the instance's own work, waits for calls in flight, then undoes the effects.
 func (i *instance) Deactivate(ctx context.Context, _ *pluginv1.DeactivateRequest) (*pluginv1.DeactivateResponse, error) {
 	i.mu.Lock()

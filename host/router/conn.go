@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -29,6 +30,7 @@ func (c *conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 	if err != nil {
 		return err
 	}
+	defer c.router.release(t)
 	if err := t.Conn.Invoke(stamped(ctx), method, args, reply, opts...); err != nil {
 		return t.explain(ctx, err)
 	}
@@ -42,9 +44,12 @@ func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	}
 	stream, err := t.Conn.NewStream(stamped(ctx), desc, method, opts...)
 	if err != nil {
+		c.router.release(t)
 		return nil, t.explain(ctx, err)
 	}
-	return explained{stream, t, ctx}, nil
+	release := sync.OnceFunc(func() { c.router.release(t) })
+	context.AfterFunc(ctx, release) // a stream that is not read to its end is over when its context is
+	return explained{stream, t, ctx, release}, nil
 }
 
 func stamped(ctx context.Context) context.Context {
@@ -55,12 +60,14 @@ func stamped(ctx context.Context) context.Context {
 type explained struct {
 	grpc.ClientStream
 	target *Target
-	caller context.Context
+	caller  context.Context
+	release func()
 }
 
 func (e explained) RecvMsg(m any) error {
 	err := e.ClientStream.RecvMsg(m)
 	if err != nil {
+		e.release()
 		return e.target.explain(e.caller, err)
 	}
 	return nil

@@ -43,6 +43,7 @@ func (r *Router) Listen(path string, pid int, caller *Caller, register func(grpc
 			if err != nil {
 				return err
 			}
+			defer r.release(t)
 			return forward(in, method, t, outgoing(md, caller.Row))
 		}),
 		grpc.ChainUnaryInterceptor(caller.checkUnary),

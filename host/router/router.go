@@ -5,8 +5,10 @@ package router
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -31,6 +33,8 @@ type Target struct {
 	Exited <-chan struct{}
 	// Report says how it ended, once it has.
 	Report func() string
+
+	calls atomic.Int64 // in flight
 }
 
 // Router knows who serves what. Its methods may be called from any goroutine; mu guards the maps.
@@ -106,6 +110,7 @@ func (r *Router) Disclaim(t *Target) {
 			delete(r.claims, c)
 		}
 	}
+	r.signal()
 }
 
 // Claim allots the next key of a prefix and binds calls of the service that carry it to the target.
@@ -124,11 +129,12 @@ func (r *Router) Release(service, key string, t *Target) {
 	defer r.mu.Unlock()
 	if r.claims[claim{service, key}] == t {
 		delete(r.claims, claim{service, key})
+		r.signal()
 	}
 }
 
 // find returns the target of a call of a name that carries a claim's key, or "". It waits while the calls of the name are held. The
-// error is of a gRPC status.
+// call counts as in flight until release. The error is of a gRPC status.
 func (r *Router) find(ctx context.Context, name, key, seam string) (*Target, error) {
 	var limit <-chan time.Time
 	for {
@@ -138,6 +144,9 @@ func (r *Router) find(ctx context.Context, name, key, seam string) (*Target, err
 			to, known = route{target: t}, true
 		}
 		changed := r.changed
+		if to.target != nil { // with the lock held, so that WaitIdle cannot miss it
+			to.target.calls.Add(1)
+		}
 		r.mu.RUnlock()
 		switch {
 		case !known:
@@ -164,6 +173,53 @@ func (r *Router) find(ctx context.Context, name, key, seam string) (*Target, err
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 	}
+}
+
+// release ends a call that find has counted.
+func (r *Router) release(t *Target) {
+	if t.calls.Add(-1) == 0 {
+		r.mu.Lock()
+		r.signal()
+		r.mu.Unlock()
+	}
+}
+
+// WaitIdle waits until no call to the target is in flight and it holds no claim. It is for a target that gets no new calls.
+func (r *Router) WaitIdle(ctx context.Context, t *Target) error {
+	for {
+		r.mu.RLock()
+		busy, changed := r.busy(t), r.changed
+		r.mu.RUnlock()
+		if busy == "" {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Busy says what keeps a target: its claims and calls; "" when nothing does.
+func (r *Router) Busy(t *Target) string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.busy(t)
+}
+
+func (r *Router) busy(t *Target) string {
+	var kept []string
+	for c, holder := range r.claims {
+		if holder == t {
+			kept = append(kept, c.key)
+		}
+	}
+	slices.Sort(kept)
+	if n := t.calls.Load(); n > 0 {
+		kept = append(kept, fmt.Sprintf("%d calls", n))
+	}
+	return strings.Join(kept, ", ")
 }
 
 func (r *Router) startHold() bool {

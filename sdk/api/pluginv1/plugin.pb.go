@@ -588,6 +588,78 @@ func (x *RetireResponse) GetCheckpoint() []byte {
 	return nil
 }
 
+type ResumeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRequest) Reset() {
+	*x = ResumeRequest{}
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRequest) ProtoMessage() {}
+
+func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+}
+
+type ResumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeResponse) Reset() {
+	*x = ResumeResponse{}
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeResponse) ProtoMessage() {}
+
+func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
+func (*ResumeResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+}
+
 type DeactivateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -596,7 +668,7 @@ type DeactivateRequest struct {
 
 func (x *DeactivateRequest) Reset() {
 	*x = DeactivateRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +680,7 @@ func (x *DeactivateRequest) String() string {
 func (*DeactivateRequest) ProtoMessage() {}
 
 func (x *DeactivateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +693,7 @@ func (x *DeactivateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeactivateRequest.ProtoReflect.Descriptor instead.
 func (*DeactivateRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
 }
 
 type DeactivateResponse struct {
@@ -634,7 +706,7 @@ type DeactivateResponse struct {
 
 func (x *DeactivateResponse) Reset() {
 	*x = DeactivateResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +718,7 @@ func (x *DeactivateResponse) String() string {
 func (*DeactivateResponse) ProtoMessage() {}
 
 func (x *DeactivateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +731,7 @@ func (x *DeactivateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeactivateResponse.ProtoReflect.Descriptor instead.
 func (*DeactivateResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeactivateResponse) GetErrors() []string {
@@ -681,7 +753,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +765,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +778,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClaimRequest) GetSeam() string {
@@ -733,7 +805,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +817,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +830,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClaimResponse) GetKey() string {
@@ -778,7 +850,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +862,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +875,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseRequest) GetSeam() string {
@@ -828,7 +900,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +912,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +925,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 type CheckpointRequest struct {
@@ -866,7 +938,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +950,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +963,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CheckpointRequest) GetState() []byte {
@@ -909,7 +981,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +993,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1006,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
 }
 
 var File_dsh_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -984,7 +1056,9 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x0eRetireResponse\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\fR\n" +
-	"checkpoint\"\x13\n" +
+	"checkpoint\"\x0f\n" +
+	"\rResumeRequest\"\x10\n" +
+	"\x0eResumeResponse\"\x13\n" +
 	"\x11DeactivateRequest\",\n" +
 	"\x12DeactivateResponse\x12\x16\n" +
 	"\x06errors\x18\x01 \x03(\tR\x06errors\":\n" +
@@ -999,11 +1073,12 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x0fReleaseResponse\")\n" +
 	"\x11CheckpointRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\fR\x05state\"\x14\n" +
-	"\x12CheckpointResponse2\xbc\x02\n" +
+	"\x12CheckpointResponse2\x83\x03\n" +
 	"\x06Plugin\x12K\n" +
 	"\bDescribe\x12\x1e.dsh.plugin.v1.DescribeRequest\x1a\x1f.dsh.plugin.v1.DescribeResponse\x12K\n" +
 	"\bActivate\x12\x1e.dsh.plugin.v1.ActivateRequest\x1a\x1f.dsh.plugin.v1.ActivateResponse\x12E\n" +
-	"\x06Retire\x12\x1c.dsh.plugin.v1.RetireRequest\x1a\x1d.dsh.plugin.v1.RetireResponse\x12Q\n" +
+	"\x06Retire\x12\x1c.dsh.plugin.v1.RetireRequest\x1a\x1d.dsh.plugin.v1.RetireResponse\x12E\n" +
+	"\x06Resume\x12\x1c.dsh.plugin.v1.ResumeRequest\x1a\x1d.dsh.plugin.v1.ResumeResponse\x12Q\n" +
 	"\n" +
 	"Deactivate\x12 .dsh.plugin.v1.DeactivateRequest\x1a!.dsh.plugin.v1.DeactivateResponse2\xe7\x01\n" +
 	"\x04Host\x12B\n" +
@@ -1025,7 +1100,7 @@ func file_dsh_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_dsh_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dsh_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_dsh_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_dsh_plugin_v1_plugin_proto_goTypes = []any{
 	(RetireRequest_Reason)(0),  // 0: dsh.plugin.v1.RetireRequest.Reason
 	(*DescribeRequest)(nil),    // 1: dsh.plugin.v1.DescribeRequest
@@ -1037,14 +1112,16 @@ var file_dsh_plugin_v1_plugin_proto_goTypes = []any{
 	(*ActivateResponse)(nil),   // 7: dsh.plugin.v1.ActivateResponse
 	(*RetireRequest)(nil),      // 8: dsh.plugin.v1.RetireRequest
 	(*RetireResponse)(nil),     // 9: dsh.plugin.v1.RetireResponse
-	(*DeactivateRequest)(nil),  // 10: dsh.plugin.v1.DeactivateRequest
-	(*DeactivateResponse)(nil), // 11: dsh.plugin.v1.DeactivateResponse
-	(*ClaimRequest)(nil),       // 12: dsh.plugin.v1.ClaimRequest
-	(*ClaimResponse)(nil),      // 13: dsh.plugin.v1.ClaimResponse
-	(*ReleaseRequest)(nil),     // 14: dsh.plugin.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),    // 15: dsh.plugin.v1.ReleaseResponse
-	(*CheckpointRequest)(nil),  // 16: dsh.plugin.v1.CheckpointRequest
-	(*CheckpointResponse)(nil), // 17: dsh.plugin.v1.CheckpointResponse
+	(*ResumeRequest)(nil),      // 10: dsh.plugin.v1.ResumeRequest
+	(*ResumeResponse)(nil),     // 11: dsh.plugin.v1.ResumeResponse
+	(*DeactivateRequest)(nil),  // 12: dsh.plugin.v1.DeactivateRequest
+	(*DeactivateResponse)(nil), // 13: dsh.plugin.v1.DeactivateResponse
+	(*ClaimRequest)(nil),       // 14: dsh.plugin.v1.ClaimRequest
+	(*ClaimResponse)(nil),      // 15: dsh.plugin.v1.ClaimResponse
+	(*ReleaseRequest)(nil),     // 16: dsh.plugin.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),    // 17: dsh.plugin.v1.ReleaseResponse
+	(*CheckpointRequest)(nil),  // 18: dsh.plugin.v1.CheckpointRequest
+	(*CheckpointResponse)(nil), // 19: dsh.plugin.v1.CheckpointResponse
 }
 var file_dsh_plugin_v1_plugin_proto_depIdxs = []int32{
 	3,  // 0: dsh.plugin.v1.DescribeResponse.manifest:type_name -> dsh.plugin.v1.Manifest
@@ -1054,19 +1131,21 @@ var file_dsh_plugin_v1_plugin_proto_depIdxs = []int32{
 	1,  // 4: dsh.plugin.v1.Plugin.Describe:input_type -> dsh.plugin.v1.DescribeRequest
 	6,  // 5: dsh.plugin.v1.Plugin.Activate:input_type -> dsh.plugin.v1.ActivateRequest
 	8,  // 6: dsh.plugin.v1.Plugin.Retire:input_type -> dsh.plugin.v1.RetireRequest
-	10, // 7: dsh.plugin.v1.Plugin.Deactivate:input_type -> dsh.plugin.v1.DeactivateRequest
-	12, // 8: dsh.plugin.v1.Host.Claim:input_type -> dsh.plugin.v1.ClaimRequest
-	14, // 9: dsh.plugin.v1.Host.Release:input_type -> dsh.plugin.v1.ReleaseRequest
-	16, // 10: dsh.plugin.v1.Host.Checkpoint:input_type -> dsh.plugin.v1.CheckpointRequest
-	2,  // 11: dsh.plugin.v1.Plugin.Describe:output_type -> dsh.plugin.v1.DescribeResponse
-	7,  // 12: dsh.plugin.v1.Plugin.Activate:output_type -> dsh.plugin.v1.ActivateResponse
-	9,  // 13: dsh.plugin.v1.Plugin.Retire:output_type -> dsh.plugin.v1.RetireResponse
-	11, // 14: dsh.plugin.v1.Plugin.Deactivate:output_type -> dsh.plugin.v1.DeactivateResponse
-	13, // 15: dsh.plugin.v1.Host.Claim:output_type -> dsh.plugin.v1.ClaimResponse
-	15, // 16: dsh.plugin.v1.Host.Release:output_type -> dsh.plugin.v1.ReleaseResponse
-	17, // 17: dsh.plugin.v1.Host.Checkpoint:output_type -> dsh.plugin.v1.CheckpointResponse
-	11, // [11:18] is the sub-list for method output_type
-	4,  // [4:11] is the sub-list for method input_type
+	10, // 7: dsh.plugin.v1.Plugin.Resume:input_type -> dsh.plugin.v1.ResumeRequest
+	12, // 8: dsh.plugin.v1.Plugin.Deactivate:input_type -> dsh.plugin.v1.DeactivateRequest
+	14, // 9: dsh.plugin.v1.Host.Claim:input_type -> dsh.plugin.v1.ClaimRequest
+	16, // 10: dsh.plugin.v1.Host.Release:input_type -> dsh.plugin.v1.ReleaseRequest
+	18, // 11: dsh.plugin.v1.Host.Checkpoint:input_type -> dsh.plugin.v1.CheckpointRequest
+	2,  // 12: dsh.plugin.v1.Plugin.Describe:output_type -> dsh.plugin.v1.DescribeResponse
+	7,  // 13: dsh.plugin.v1.Plugin.Activate:output_type -> dsh.plugin.v1.ActivateResponse
+	9,  // 14: dsh.plugin.v1.Plugin.Retire:output_type -> dsh.plugin.v1.RetireResponse
+	11, // 15: dsh.plugin.v1.Plugin.Resume:output_type -> dsh.plugin.v1.ResumeResponse
+	13, // 16: dsh.plugin.v1.Plugin.Deactivate:output_type -> dsh.plugin.v1.DeactivateResponse
+	15, // 17: dsh.plugin.v1.Host.Claim:output_type -> dsh.plugin.v1.ClaimResponse
+	17, // 18: dsh.plugin.v1.Host.Release:output_type -> dsh.plugin.v1.ReleaseResponse
+	19, // 19: dsh.plugin.v1.Host.Checkpoint:output_type -> dsh.plugin.v1.CheckpointResponse
+	12, // [12:20] is the sub-list for method output_type
+	4,  // [4:12] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1083,7 +1162,7 @@ func file_dsh_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_plugin_v1_plugin_proto_rawDesc), len(file_dsh_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -24,6 +24,7 @@ const (
 	Plugin_Describe_FullMethodName   = "/dsh.plugin.v1.Plugin/Describe"
 	Plugin_Activate_FullMethodName   = "/dsh.plugin.v1.Plugin/Activate"
 	Plugin_Retire_FullMethodName     = "/dsh.plugin.v1.Plugin/Retire"
+	Plugin_Resume_FullMethodName     = "/dsh.plugin.v1.Plugin/Resume"
 	Plugin_Deactivate_FullMethodName = "/dsh.plugin.v1.Plugin/Deactivate"
 )
 
@@ -42,6 +43,9 @@ type PluginClient interface {
 	// Retire asks the instance to take no new work, to release what it cannot share (the stdio lease, a listening port)
 	// and to leave its last checkpoint. Work in hand goes on. A second Retire is harmless.
 	Retire(ctx context.Context, in *RetireRequest, opts ...grpc.CallOption) (*RetireResponse, error)
+	// Resume takes a retired instance back into service: its successor did not come up. It has what it had before Retire again, or the
+	// call fails and the host starts the program anew.
+	Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error)
 	// Deactivate waits for calls in flight, undoes what activation registered, last in first out, and returns. The deadline
 	// of the call is the time the instance has.
 	Deactivate(ctx context.Context, in *DeactivateRequest, opts ...grpc.CallOption) (*DeactivateResponse, error)
@@ -85,6 +89,16 @@ func (c *pluginClient) Retire(ctx context.Context, in *RetireRequest, opts ...gr
 	return out, nil
 }
 
+func (c *pluginClient) Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeResponse)
+	err := c.cc.Invoke(ctx, Plugin_Resume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pluginClient) Deactivate(ctx context.Context, in *DeactivateRequest, opts ...grpc.CallOption) (*DeactivateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeactivateResponse)
@@ -110,6 +124,9 @@ type PluginServer interface {
 	// Retire asks the instance to take no new work, to release what it cannot share (the stdio lease, a listening port)
 	// and to leave its last checkpoint. Work in hand goes on. A second Retire is harmless.
 	Retire(context.Context, *RetireRequest) (*RetireResponse, error)
+	// Resume takes a retired instance back into service: its successor did not come up. It has what it had before Retire again, or the
+	// call fails and the host starts the program anew.
+	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
 	// Deactivate waits for calls in flight, undoes what activation registered, last in first out, and returns. The deadline
 	// of the call is the time the instance has.
 	Deactivate(context.Context, *DeactivateRequest) (*DeactivateResponse, error)
@@ -131,6 +148,9 @@ func (UnimplementedPluginServer) Activate(context.Context, *ActivateRequest) (*A
 }
 func (UnimplementedPluginServer) Retire(context.Context, *RetireRequest) (*RetireResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retire not implemented")
+}
+func (UnimplementedPluginServer) Resume(context.Context, *ResumeRequest) (*ResumeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resume not implemented")
 }
 func (UnimplementedPluginServer) Deactivate(context.Context, *DeactivateRequest) (*DeactivateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Deactivate not implemented")
@@ -210,6 +230,24 @@ func _Plugin_Retire_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_Resume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Resume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Resume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Resume(ctx, req.(*ResumeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Plugin_Deactivate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeactivateRequest)
 	if err := dec(in); err != nil {
@@ -246,6 +284,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Retire",
 			Handler:    _Plugin_Retire_Handler,
+		},
+		{
+			MethodName: "Resume",
+			Handler:    _Plugin_Resume_Handler,
 		},
 		{
 			MethodName: "Deactivate",
