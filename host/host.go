@@ -69,7 +69,13 @@ type Host struct {
 	next     int // number of the next instance
 
 	mu          sync.Mutex
-	checkpoints map[string][]byte // by row
+	checkpoints map[string]checkpoint // by row
+}
+
+// checkpoint is what the instances of a row have left last.
+type checkpoint struct {
+	generation int
+	state      []byte
 }
 
 // Start starts all rows and returns at once; Settled tells when every row has come as far as it can. Call Stop in the end.
@@ -90,7 +96,7 @@ func newHost(o Options) (*Host, error) {
 		options: o, log: o.Log, dir: dir, unlock: unlock, router: router.New(), events: events.New(o.Log.Named("events"), router.CallerRow),
 		seams:    hostSeams{"tools": toolsv1.Tools_ServiceDesc.ServiceName, "events": eventsv1.Events_ServiceDesc.ServiceName},
 		messages: make(chan func(), 64), settled: make(chan struct{}), deaf: make(chan struct{}), done: make(chan struct{}),
-		checkpoints: map[string][]byte{},
+		checkpoints: map[string]checkpoint{},
 	}
 	if o.Stdio != nil {
 		h.seams["stdio"] = stdiov1.Stdio_ServiceDesc.ServiceName
@@ -144,16 +150,19 @@ func (h *Host) registerSeams(s grpc.ServiceRegistrar) {
 	}
 }
 
-func (h *Host) keepCheckpoint(row string, state []byte) {
+// keepCheckpoint takes what an instance leaves, unless a later instance of the row has left something.
+func (h *Host) keepCheckpoint(row string, generation int, state []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.checkpoints[row] = state
+	if generation >= h.checkpoints[row].generation {
+		h.checkpoints[row] = checkpoint{generation, state}
+	}
 }
 
 func (h *Host) checkpoint(row string) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.checkpoints[row]
+	return h.checkpoints[row].state
 }
 
 // ---- the host's goroutine
@@ -182,7 +191,7 @@ func (h *Host) run() {
 	}
 	for {
 		h.step()
-		if h.stopping && !slices.ContainsFunc(h.rows, func(r *row) bool { return r.instance != nil }) {
+		if h.stopping && !slices.ContainsFunc(h.rows, (*row).hasProcess) {
 			break
 		}
 		(<-h.messages)()
@@ -203,6 +212,9 @@ func (h *Host) step() {
 		for _, r := range h.rows {
 			if r.instance != nil && r.phase != stopped {
 				h.end(r)
+			}
+			for _, rt := range r.retiring {
+				rt.process.Kill()
 			}
 		}
 		return

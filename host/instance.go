@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/dsh-go/dsh/host/config"
@@ -38,6 +39,8 @@ type instance struct {
 	log      hclog.Logger
 	process  *process.Process
 	manifest *pluginv1.Manifest
+
+	generation int // since its activation
 
 	mu       sync.Mutex
 	target   *router.Target // nil: not active
@@ -70,6 +73,7 @@ func (i *instance) start(ctx context.Context, argv, env []string) error {
 
 // activate gives the instance its socket to the host, activates it, and lets calls go to it.
 func (i *instance) activate(ctx context.Context, generation int, checkpoint []byte, crash string) error {
+	i.generation = generation
 	hostSocket := filepath.Join(i.host.dir, fmt.Sprint(i.number), "host")
 	seamSocket := filepath.Join(i.host.dir, fmt.Sprint(i.number), "seams")
 	target := &router.Target{Row: i.row.ID, Exited: i.process.Exited(), Report: i.process.Report}
@@ -78,7 +82,7 @@ func (i *instance) activate(ctx context.Context, generation int, checkpoint []by
 		i.host.registerSeams(s)
 		pluginv1.RegisterHostServer(s, &router.HostService{
 			Router: i.host.router, Provides: i.manifest.GetProvides(), Target: target,
-			Keep: func(state []byte) { i.host.keepCheckpoint(i.row.ID, state) },
+			Keep: func(state []byte) { i.host.keepCheckpoint(i.row.ID, generation, state) },
 		})
 	})
 	if err != nil {
@@ -99,7 +103,7 @@ func (i *instance) activate(ctx context.Context, generation int, checkpoint []by
 		HostSocket: hostSocket, SeamSocket: seamSocket, Crash: crash,
 	})
 	if err == nil {
-		err = i.provide(ctx, target)
+		err = i.provide(ctx)
 	}
 	if err != nil {
 		err = i.explain("activate", err)
@@ -109,20 +113,37 @@ func (i *instance) activate(ctx context.Context, generation int, checkpoint []by
 }
 
 // provide lets calls of the instance's seams go to it.
-func (i *instance) provide(ctx context.Context, target *router.Target) error {
+func (i *instance) provide(ctx context.Context) error {
+	i.route()
 	for _, s := range i.manifest.GetProvides() {
-		if !s.GetContribution() {
-			i.host.router.Provide(s.GetService(), target)
-			continue
-		}
-		i.host.router.Provide(router.Contribution(s.GetService(), i.row.ID), target)
-		if s.GetService() == providerService {
+		switch s.GetService() {
+		case hookService:
+			i.host.tools.AddHook(i.row.ID, i.host.router.Conn(hookService, i.row.ID))
+		case providerService:
 			if err := i.host.tools.Add(ctx, i.row.ID, i.host.router.Conn(providerService, i.row.ID)); err != nil {
 				return fmt.Errorf("list its tools: %w", err)
 			}
 		}
 	}
 	return nil
+}
+
+// route lets calls of the instance's seams go to it, those that are held first.
+func (i *instance) route() {
+	target := i.currentTarget()
+	if target == nil {
+		return
+	}
+	for _, name := range routeNames(i.manifest, i.row.ID) {
+		i.host.router.Provide(name, target)
+	}
+}
+
+// currentTarget is where the instance takes calls; nil when it is not active.
+func (i *instance) currentTarget() *router.Target {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.target
 }
 
 // withdraw ends all calls from and to the instance, and what it claimed.
@@ -146,7 +167,17 @@ func (i *instance) retire(ctx context.Context, reason pluginv1.RetireRequest_Rea
 		return i.explain("retire", err)
 	}
 	if state := answer.GetCheckpoint(); len(state) > 0 {
-		i.host.keepCheckpoint(i.row.ID, state)
+		i.host.keepCheckpoint(i.row.ID, i.generation, state)
+	}
+	return nil
+}
+
+// resume takes a retired instance back into service.
+func (i *instance) resume(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
+	defer cancel()
+	if _, err := i.process.Plugin().Resume(ctx, &pluginv1.ResumeRequest{}); err != nil {
+		return i.explain("resume", err)
 	}
 	return nil
 }
@@ -175,15 +206,22 @@ func (i *instance) stop() {
 	os.RemoveAll(filepath.Join(i.host.dir, fmt.Sprint(i.number)))
 }
 
+// deathWait is how long a broken connection may be ahead of the news that the process has died.
+const deathWait = 500 * time.Millisecond
+
 // explain makes an error of a life-cycle call readable: what the plugin said, or how its process died.
 func (i *instance) explain(what string, err error) error {
+	s := status.Convert(err)
+	wait := time.Duration(0)
+	if s.Code() == codes.Unavailable {
+		wait = deathWait
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
 	case <-i.process.Exited():
 		return fmt.Errorf("%s: the process died: %s", what, i.process.Report())
-	default:
-	}
-	if s, ok := status.FromError(err); ok {
+	case <-timer.C:
 		return fmt.Errorf("%s: %s", what, s.Message())
 	}
-	return fmt.Errorf("%s: %w", what, err)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,6 +92,27 @@ func (p *planner) isPresent(r rowState, seen []string) bool {
 		}
 	}
 	return true
+}
+
+// admissible checks that a row can be activated as it stands now, and that nobody is worse off for it.
+func admissible(rows []rowState, seams hostSeams, id string) error {
+	p := planner{rows: rows, seams: seams, decision: decision{fail: map[string]string{}}}
+	p.findProviders()
+	for row, why := range p.fail {
+		if row == id {
+			return errors.New(why)
+		}
+		return fmt.Errorf("row %q could not stay: %s", row, why)
+	}
+	for _, r := range rows {
+		switch {
+		case r.id == id && p.missing(r) != "":
+			return errors.New(p.missing(r))
+		case r.id != id && r.phase == active && !p.isPresent(r, nil):
+			return fmt.Errorf("row %q could not stay: it %s", r.id, p.missing(r))
+		}
+	}
+	return nil
 }
 
 type planner struct {

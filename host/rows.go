@@ -30,11 +30,15 @@ type row struct {
 	returning  bool               // see rowState
 	crashes    []time.Time        // of the last minute
 	crash      string             // how the last instance died
+	swap       *swap              // nil: its instance is not being replaced
+	retiring   []*retiree         // replaced, but not done
 }
 
 func (r *row) inTransition() bool {
 	return r.phase == starting || r.phase == activating || r.phase == deactivating || r.phase == restarting
 }
+
+func (r *row) hasProcess() bool { return r.instance != nil || r.swap != nil || len(r.retiring) > 0 }
 
 // fail takes a row out of service until someone changes something.
 func (h *Host) fail(r *row, err error) {
@@ -65,8 +69,7 @@ func (h *Host) start(r *row) {
 		h.fail(r, err)
 		return
 	}
-	h.next++
-	i := &instance{row: r.Row, number: h.next, host: h, log: h.log.Named(r.ID)}
+	i := h.newInstance(r.Row)
 	r.phase, r.instance = starting, i
 	r.generation++
 	h.do(func() error {
@@ -87,12 +90,22 @@ func (h *Host) start(r *row) {
 	})
 }
 
+func (h *Host) newInstance(entry config.Row) *instance {
+	h.next++
+	return &instance{row: entry, number: h.next, host: h, log: h.log.Named(entry.ID)}
+}
+
 // watch waits for the end of a process.
 func (h *Host) watch(r *row, i *instance) {
 	h.work.Go(func() {
 		<-i.process.Exited()
 		report := i.process.Report()
 		h.post(func() {
+			for _, rt := range r.retiring {
+				if t := i.currentTarget(); rt.instance == i && t != nil && h.router.Busy(t) != "" {
+					h.log.Error("a replaced instance died before its work was done: "+report, "row", r.ID)
+				}
+			}
 			if r.instance == i && !h.killed && (!h.stopping || r.phase != deactivating) {
 				r.returning = r.returning || r.phase == active
 				h.crashed(r, fmt.Errorf("the process died: %s", report))
@@ -120,6 +133,9 @@ func (h *Host) crashed(r *row, err error) {
 	r.crashes = append(slices.DeleteFunc(r.crashes, func(t time.Time) bool { return now.Sub(t) > crashWindow }), now)
 	if len(r.crashes) >= maxCrashes {
 		h.fail(r, fmt.Errorf("crashed %d times within %s; the last time: %w", maxCrashes, crashWindow, err))
+		return
+	}
+	if h.fallBack(r, err) {
 		return
 	}
 	r.crash = err.Error()
@@ -160,6 +176,39 @@ func (h *Host) crashed(r *row, err error) {
 	})
 }
 
+// fallBack takes the instance that the crashed one has replaced just now back into service, if it is still there.
+func (h *Host) fallBack(r *row, cause error) bool {
+	i := slices.IndexFunc(r.retiring, func(rt *retiree) bool { return rt.onProbation(time.Now()) })
+	if i < 0 || r.swap != nil {
+		return false
+	}
+	old := r.retiring[i]
+	h.log.Error("the new instance crashed at once, the old one serves again: " + reasonAt(r.Row, cause))
+	old.resume()
+	if r.instance != nil {
+		r.instance.withdraw()
+	}
+	h.dispose(r)
+	r.phase, r.instance, r.manifest, r.Row = activating, old.instance, old.manifest, old.row
+	for _, name := range routes(r) {
+		h.router.Hold(name)
+	}
+	h.do(func() error { return old.instance.resume(h.ctx) }, func(err error) {
+		switch {
+		case r.instance != old.instance:
+		case err != nil:
+			h.log.Warn("the old instance cannot be resumed and is started anew", "row", r.ID, "error", err)
+			r.instance, r.returning = nil, true
+			h.retire(r, old.instance, 0)
+			h.start(r)
+		default:
+			r.phase, r.returning = active, false
+			old.route()
+		}
+	})
+	return true
+}
+
 const (
 	// crashWindow and maxCrashes: a row that crashes so often within so long fails.
 	crashWindow = time.Minute
@@ -179,11 +228,13 @@ func restartDelay(crashes int) time.Duration {
 }
 
 // routes are the names under which the router knows a row.
-func routes(r *row) []string {
+func routes(r *row) []string { return routeNames(r.manifest, r.ID) }
+
+func routeNames(m *pluginv1.Manifest, row string) []string {
 	var names []string
-	for _, s := range r.manifest.GetProvides() {
+	for _, s := range m.GetProvides() {
 		if s.GetContribution() {
-			names = append(names, router.Contribution(s.GetService(), r.ID))
+			names = append(names, router.Contribution(s.GetService(), row))
 		} else {
 			names = append(names, s.GetService())
 		}

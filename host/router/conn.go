@@ -59,7 +59,7 @@ func stamped(ctx context.Context) context.Context {
 // explained tells how the provider died when the stream breaks.
 type explained struct {
 	grpc.ClientStream
-	target *Target
+	target  *Target
 	caller  context.Context
 	release func()
 }
