@@ -1,9 +1,6 @@
 package host
 
-import (
-	"errors"
-	"slices"
-)
+import "errors"
 
 // Report is what a check found.
 type Report struct {
@@ -26,8 +23,13 @@ func Check(o Options) (*Report, error) {
 	report := &Report{}
 	done := make(chan struct{})
 	h.post(func() {
-		report.Order = h.rehearse()
-		for _, r := range h.rows {
+		order, ends, why := rehearse(h.states(), h.seams)
+		report.Order = order
+		for i, r := range h.rows {
+			if ends[i] == failed && r.phase != failed {
+				r.phase, r.err = failed, errors.New(why[r.ID])
+			}
+			r.waiting = why[r.ID]
 			status := r.status()
 			report.Rows = append(report.Rows, status)
 			if status.Reason != "" {
@@ -40,29 +42,4 @@ func Check(o Options) (*Report, error) {
 	h.Stop()
 	<-h.done
 	return report, nil
-}
-
-// rehearse plays the plan through as if every activation succeeded, and notes on the rows what it came to.
-func (h *Host) rehearse() (order []string) {
-	states := h.states()
-	index := func(id string) int { return slices.IndexFunc(states, func(s rowState) bool { return s.id == id }) }
-	for {
-		d := plan(states, h.seams, false)
-		for id, why := range d.fail {
-			states[index(id)].phase = failed
-			r := h.row(id)
-			r.phase, r.err = failed, errors.New(why)
-		}
-		for _, id := range d.activate {
-			states[index(id)].phase = active
-			order = append(order, id)
-		}
-		if len(d.fail)+len(d.activate) > 0 {
-			continue
-		}
-		for _, r := range h.rows {
-			r.waiting = d.waiting[r.ID]
-		}
-		return order
-	}
 }

@@ -35,6 +35,8 @@ type Options struct {
 	// Env is the environment to derive the plugins' from: names of credentials are dropped.
 	Env []string
 	Log hclog.Logger
+	// Load reads the configuration again, for ReloadConfig.
+	Load func() (*config.Config, error)
 	// Stdio is served as the seam "stdio". Nil: rows that need it stay pending.
 	Stdio *stdio.Server
 }
@@ -66,10 +68,16 @@ type Host struct {
 	checking bool // nothing is to be activated
 	stopping bool
 	killed   bool
-	next     int // number of the next instance
+	next     int      // number of the next instance
+	ending   int      // retirees
+	quiet    []func() // to be called once no row is on its way
 
 	mu          sync.Mutex
 	checkpoints map[string]checkpoint // by row
+	places      map[string]int        // of the rows in the configuration
+
+	reconfiguring sync.Mutex     // held by ReloadConfig
+	config        *config.Config // the one that stands, owned by whoever holds reconfiguring
 }
 
 // checkpoint is what the instances of a row have left last.
@@ -103,12 +111,12 @@ func newHost(o Options) (*Host, error) {
 	}
 	h.ctx, h.kill = context.WithCancel(context.Background())
 	h.starts, h.noStarts = context.WithCancel(h.ctx)
-	order := map[string]int{}
-	for i, r := range o.Config.Rows {
-		order[r.ID] = i
+	for _, r := range o.Config.Rows {
 		h.rows = append(h.rows, &row{Row: r, phase: disabled})
 	}
-	h.tools = tools.New(o.Log.Named("tools"), func(row string) int { return order[row] }, h.settled, o.Config.ToolTimeout)
+	h.setOrder(o.Config.Rows)
+	h.config = o.Config
+	h.tools = tools.New(o.Log.Named("tools"), h.place, h.settled, o.Config.ToolTimeout)
 	return h, nil
 }
 
@@ -191,7 +199,7 @@ func (h *Host) run() {
 	}
 	for {
 		h.step()
-		if h.stopping && !slices.ContainsFunc(h.rows, (*row).hasProcess) {
+		if h.stopping && h.ending == 0 && !slices.ContainsFunc(h.rows, (*row).hasProcess) {
 			break
 		}
 		(<-h.messages)()
@@ -235,8 +243,16 @@ func (h *Host) step() {
 			break
 		}
 	}
-	if !h.isSettled() && !slices.ContainsFunc(h.rows, (*row).inTransition) {
+	if slices.ContainsFunc(h.rows, (*row).inTransition) {
+		return
+	}
+	if !h.isSettled() {
 		close(h.settled)
+	}
+	quiet := h.quiet
+	h.quiet = nil
+	for _, f := range quiet {
+		f()
 	}
 }
 

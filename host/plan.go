@@ -94,6 +94,35 @@ func (p *planner) isPresent(r rowState, seen []string) bool {
 	return true
 }
 
+// rehearse plays the plan through as if every activation succeeded. It returns the rows in an order in which they are activated, how
+// each row ends, and why those that are not activated are not.
+func rehearse(rows []rowState, seams hostSeams) (order []string, ends []phase, why map[string]string) {
+	rows = slices.Clone(rows)
+	why = map[string]string{}
+	for {
+		d := plan(rows, seams, false)
+		for i := range rows {
+			switch id := rows[i].id; {
+			case d.fail[id] != "":
+				rows[i].phase, why[id] = failed, d.fail[id]
+			case slices.Contains(d.activate, id):
+				rows[i].phase = active
+				order = append(order, id)
+			}
+		}
+		if len(d.fail)+len(d.activate) > 0 {
+			continue
+		}
+		for i := range rows {
+			ends = append(ends, rows[i].phase)
+			if waiting := d.waiting[rows[i].id]; waiting != "" {
+				why[rows[i].id] = waiting
+			}
+		}
+		return order, ends, why
+	}
+}
+
 // admissible checks that a row can be activated as it stands now, and that nobody is worse off for it.
 func admissible(rows []rowState, seams hostSeams, id string) error {
 	p := planner{rows: rows, seams: seams, decision: decision{fail: map[string]string{}}}

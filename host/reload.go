@@ -69,14 +69,18 @@ type swap struct {
 // retiree is an instance that has been replaced: it stays for as long as something is left of its work.
 type retiree struct {
 	*instance
-	resume func()    // ends the wait without ending the instance
-	until  time.Time // it can be taken back before that
+	takeBack func()    // ends the wait without ending the instance
+	end      func()    // ends the wait and the instance, whatever is left of its work
+	until    time.Time // it can be taken back before that
 }
 
 func (rt *retiree) onProbation(now time.Time) bool { return now.Before(rt.until) }
 
-// errResumed ends the wait for a retiree that serves again.
-var errResumed = errors.New("resumed")
+// What ends the wait for a retiree early.
+var (
+	errResumed = errors.New("it serves again")
+	errRemoved = errors.New("its row is removed")
+)
 
 // replace starts a successor for the row's instance, from an entry that may differ from the present one.
 func (h *Host) replace(r *row, entry config.Row, done func(Reload, error)) {
@@ -109,15 +113,8 @@ func (h *Host) startAnew(r *row, entry config.Row) {
 
 func (h *Host) startSuccessor(r *row, s *swap) {
 	r.swap = s
-	argv, err := h.argv(s.entry)
-	if err != nil {
-		h.endSwap(r, err)
-		return
-	}
 	s.successor = h.newInstance(s.entry)
-	h.do(func() error {
-		return s.successor.start(h.starts, argv, pluginEnv(h.options.Env, s.entry.Env))
-	}, func(err error) {
+	h.do(func() error { return h.startInstance(s.successor) }, func(err error) {
 		s.result.Started = time.Since(s.began)
 		if err == nil {
 			err = h.admit(r, s)
@@ -154,13 +151,19 @@ func (h *Host) handOver(r *row, s *swap) {
 		h.router.Hold(name)
 	}
 	generation := r.generation + 1
+	samePlugin := s.old.manifest.GetName() == s.successor.manifest.GetName() // another would not understand its checkpoint
+	row := r.ID
 	h.do(func() error {
 		ctx, cancel := context.WithTimeout(h.starts, retireTimeout)
 		defer cancel()
 		if err := s.old.retire(ctx, pluginv1.RetireRequest_REASON_RELOAD); err != nil {
 			return err
 		}
-		return s.successor.activate(h.starts, generation, h.checkpoint(r.ID), "")
+		var checkpoint []byte
+		if samePlugin {
+			checkpoint = h.checkpoint(row)
+		}
+		return s.successor.activate(h.starts, generation, checkpoint, "")
 	}, func(err error) {
 		s.result.Held = time.Since(s.held)
 		if err == nil && h.stopping {
@@ -178,14 +181,16 @@ func (h *Host) handOver(r *row, s *swap) {
 
 // switchTo makes the successor the row's instance. Its activation has let the held calls go to it.
 func (h *Host) switchTo(r *row, s *swap) {
-	old := routes(r)
+	old, was := routes(r), r.ID
 	r.Row, r.instance, r.manifest, r.crash = s.entry, s.successor, s.successor.manifest, ""
 	for _, name := range old {
 		if !slices.Contains(routes(r), name) {
 			h.router.Remove(name)
 		}
 	}
-	if !offers(rowState{manifest: r.manifest}, "tool-provider") {
+	if was != r.ID {
+		h.forget(was)
+	} else if !offers(rowState{manifest: r.manifest}, "tool-provider") {
 		h.tools.Remove(r.ID)
 	}
 	h.watch(r, s.successor)
@@ -240,8 +245,9 @@ func (h *Host) endSwap(r *row, err error) {
 // retire keeps a replaced instance until nothing is left of its work, and then ends it.
 func (h *Host) retire(r *row, i *instance, atLeast time.Duration) {
 	ctx, cancel := context.WithCancelCause(h.starts)
-	rt := &retiree{i, func() { cancel(errResumed) }, time.Now().Add(atLeast)}
+	rt := &retiree{i, func() { cancel(errResumed) }, func() { cancel(errRemoved) }, time.Now().Add(atLeast)}
 	r.retiring = append(r.retiring, rt)
+	h.ending++
 	target := i.currentTarget()
 	h.do(func() error {
 		defer cancel(nil)
@@ -250,14 +256,18 @@ func (h *Host) retire(r *row, i *instance, atLeast time.Duration) {
 			return errResumed
 		}
 		limit := deactivateTimeout
-		if h.starts.Err() != nil { // the host stops
+		switch {
+		case h.starts.Err() != nil: // the host stops
 			limit = shutdownTimeout
 			_ = i.retire(h.ctx, pluginv1.RetireRequest_REASON_SHUTDOWN)
+		case ctx.Err() != nil:
+			_ = i.retire(h.ctx, pluginv1.RetireRequest_REASON_REMOVAL)
 		}
 		err := i.deactivate(h.ctx, limit)
 		i.stop()
 		return err
 	}, func(err error) {
+		h.ending--
 		r.retiring = slices.DeleteFunc(r.retiring, func(other *retiree) bool { return other == rt })
 		if err != nil && !errors.Is(err, errResumed) && !h.killed {
 			h.log.Warn("the end of a replaced instance was not clean", "row", r.ID, "error", err)

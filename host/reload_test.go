@@ -20,7 +20,7 @@ import (
 
 // moodyConfig is read anew by each instance: what the file says decides how it behaves.
 type moodyConfig struct {
-	File string `json:"file"`
+	File string `json:"file,omitempty"`
 }
 
 // init adds a plugin whose program seems to change: it serves bash as long as its file says nothing else.

@@ -38,7 +38,7 @@ func (r *row) inTransition() bool {
 	return r.phase == starting || r.phase == activating || r.phase == deactivating || r.phase == restarting
 }
 
-func (r *row) hasProcess() bool { return r.instance != nil || r.swap != nil || len(r.retiring) > 0 }
+func (r *row) hasProcess() bool { return r.instance != nil || r.swap != nil }
 
 // fail takes a row out of service until someone changes something.
 func (h *Host) fail(r *row, err error) {
@@ -64,17 +64,10 @@ func (h *Host) dispose(r *row) {
 
 // start starts a process for a row.
 func (h *Host) start(r *row) {
-	argv, err := h.argv(r.Row)
-	if err != nil {
-		h.fail(r, err)
-		return
-	}
 	i := h.newInstance(r.Row)
 	r.phase, r.instance = starting, i
 	r.generation++
-	h.do(func() error {
-		return i.start(h.starts, argv, pluginEnv(h.options.Env, r.Env))
-	}, func(err error) {
+	h.do(func() error { return h.startInstance(i) }, func(err error) {
 		switch {
 		case err != nil && h.stopping: // it was given up, whatever its error
 			h.end(r)
@@ -82,17 +75,31 @@ func (h *Host) start(r *row) {
 			h.failOrRestart(r, err)
 		default:
 			r.phase, r.manifest = pending, i.manifest
-			if offers(rowState{manifest: i.manifest}, "tool-hook") {
-				h.tools.AddHook(r.ID, h.router.Conn(hookService, r.ID))
-			}
+			h.expectHook(r)
 			h.watch(r, i)
 		}
 	})
 }
 
+// expectHook makes a row that is a hook rule over calls from now on: until it is active, every call is refused.
+func (h *Host) expectHook(r *row) {
+	if offers(rowState{manifest: r.manifest}, "tool-hook") {
+		h.tools.AddHook(r.ID, h.router.Conn(hookService, r.ID))
+	}
+}
+
 func (h *Host) newInstance(entry config.Row) *instance {
 	h.next++
 	return &instance{row: entry, number: h.next, host: h, log: h.log.Named(entry.ID)}
+}
+
+// startInstance starts an instance's process. It may be called from any goroutine.
+func (h *Host) startInstance(i *instance) error {
+	argv, err := h.argv(i.row)
+	if err != nil {
+		return err
+	}
+	return i.start(h.starts, argv, pluginEnv(h.options.Env, i.row.Env))
 }
 
 // watch waits for the end of a process.
@@ -184,7 +191,7 @@ func (h *Host) fallBack(r *row, cause error) bool {
 	}
 	old := r.retiring[i]
 	h.log.Error("the new instance crashed at once, the old one serves again: " + reasonAt(r.Row, cause))
-	old.resume()
+	old.takeBack()
 	if r.instance != nil {
 		r.instance.withdraw()
 	}

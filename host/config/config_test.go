@@ -203,3 +203,32 @@ func TestAPluginWithoutASchemaTakesNoConfig(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestDiffTouchesOnlyRowsWhoseEffectiveEntryChanged(t *testing.T) {
+	const before = "plugins:\n- {id: same, plugin: x, config: {a: 1, b: 2}}\n- {id: config, plugin: x, config: {a: 1}}\n- {id: plugin, plugin: x}\n" +
+		"- {id: env, command: [x], env: {A: a}}\n- {id: off, plugin: x}\n- {id: gone, plugin: x}\n"
+	const after = "# moved down, keys in another order\n\nplugins:\n- {id: new, plugin: x}\n- {plugin: x, config: {b: 2, a: 1}, id: same}\n- {id: config, plugin: x, config: {a: 2}}\n" +
+		"- {id: plugin, plugin: y}\n- {id: env, command: [x], env: {A: b}}\n- {id: off, plugin: x, disabled: true}\n"
+	from, err := load(t, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := load(t, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Diff(from, to)
+	ids := func(rows []Row) string {
+		var list []string
+		for _, r := range rows {
+			list = append(list, r.ID)
+		}
+		return strings.Join(list, " ")
+	}
+	if ids(d.Added) != "new" || ids(d.Changed) != "config plugin env off" || ids(d.Removed) != "gone" {
+		t.Errorf("added %q, changed %q, removed %q", ids(d.Added), ids(d.Changed), ids(d.Removed))
+	}
+	if same := Diff(from, from); !same.IsEmpty() {
+		t.Errorf("a configuration differs from itself: %+v", same)
+	}
+}

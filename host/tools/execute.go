@@ -37,9 +37,9 @@ func (r *Registry) Execute(stream callerStream) error {
 		return err
 	}
 	r.mu.RLock()
-	p, hooks := r.find(call.GetName()), r.hooks
+	p, hooks, limit := r.find(call.GetName()), r.hooks, r.limit
 	r.mu.RUnlock()
-	e := newExecution(stream, call, r.limit)
+	e := newExecution(stream, call, limit)
 	if p == nil {
 		return e.finish(failure(fmt.Sprintf("unknown tool %q", call.GetName()), "ToolNotFoundError", "UNKNOWN_TOOL"))
 	}

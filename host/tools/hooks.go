@@ -35,6 +35,14 @@ func (r *Registry) AddHook(row string, conn grpc.ClientConnInterface) {
 	slices.SortStableFunc(r.hooks, func(a, b hook) int { return r.order(a.row) - r.order(b.row) })
 }
 
+// Forget forgets all of a row that is gone for good.
+func (r *Registry) Forget(row string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(row)
+	r.hooks = slices.DeleteFunc(slices.Clone(r.hooks), func(h hook) bool { return h.row == row })
+}
+
 // asker puts a question of a hook to the caller of a call and waits for the answer.
 type asker func(ctx context.Context, question *toolsv1.ExecuteResponse_Ask) (allowed bool, err error)
 

@@ -39,6 +39,13 @@ func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}, 
 	return &Registry{log: log, order: order, settled: settled, limit: limit}
 }
 
+// SetLimit changes the limit of the calls to come.
+func (r *Registry) SetLimit(limit time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+}
+
 // Add asks a provider for its tools and registers them, in place of what the row had before. A tool whose name is taken is left out,
 // and says so.
 func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInterface) error {
