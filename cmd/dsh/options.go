@@ -34,7 +34,7 @@ func (o *options) host(stderr io.Writer, defaultLevel hclog.Level) (host.Options
 		return host.Options{}, err
 	}
 	return host.Options{
-		Config: c, Builtin: builtinArgv, Builtins: builtinNames(), Env: os.Environ(),
+		Config: c, Load: o.load, Builtin: builtinArgv, Builtins: builtinNames(), Env: os.Environ(),
 		Log: hclog.New(&hclog.LoggerOptions{Name: "dsh", Level: level, Output: stderr}),
 	}, nil
 }

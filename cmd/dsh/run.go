@@ -23,7 +23,8 @@ func newRun(o *options) *cobra.Command {
 		Long: `Run starts all plugins of a configuration and serves until its input ends or a signal stops it. Stdin and stdout belong
 to the row that leases them (the editor bridge speaks the Agent Client Protocol there); the log goes to stderr.
 
-SIGTERM, SIGINT and SIGHUP stop in order: prompts are settled, tasks killed, plugins deactivated. A second one stops at once.`,
+SIGTERM, SIGINT and SIGHUP stop in order: prompts are settled, tasks killed, plugins deactivated. A second one stops at once.
+SIGUSR1 loads the configuration again and touches only the rows that changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := o.host(cmd.ErrOrStderr(), hclog.Info)
@@ -52,6 +53,10 @@ func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
 	defer cancel()
 	go options.Stdio.Run(ctx, stdin) // a read of stdin cannot be interrupted: it may end with the process
 
+	reloads := make(chan os.Signal, 1)
+	signal.Notify(reloads, syscall.SIGUSR1)
+	defer signal.Stop(reloads)
+
 	var failure error
 	settled, inputEnded, outputSettled := h.Settled(), options.Stdio.Ended(), options.Stdio.Settled()
 	stop := func() {
@@ -72,6 +77,8 @@ func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
 			}
 		case <-outputSettled:
 			stop()
+		case <-reloads:
+			go func() { _, _ = h.ReloadConfig() }() // it logs what comes of it
 		case <-signals:
 			stop()
 			stop = h.Kill
