@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -56,6 +57,8 @@ func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
 	reloads := make(chan os.Signal, 1)
 	signal.Notify(reloads, syscall.SIGUSR1)
 	defer signal.Stop(reloads)
+	var reloading sync.WaitGroup
+	defer reloading.Wait()
 
 	var failure error
 	settled, inputEnded, outputSettled := h.Settled(), options.Stdio.Ended(), options.Stdio.Settled()
@@ -78,7 +81,7 @@ func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
 		case <-outputSettled:
 			stop()
 		case <-reloads:
-			go func() { _, _ = h.ReloadConfig() }() // it logs what comes of it
+			reloading.Go(func() { _, _ = h.ReloadConfig() }) // it logs what comes of it
 		case <-signals:
 			stop()
 			stop = h.Kill
