@@ -21,6 +21,7 @@ type Change struct {
 func (h *Host) ReloadConfig() (Change, error) {
 	h.reconfiguring.Lock()
 	defer h.reconfiguring.Unlock()
+	<-h.settled // what still starts has the old entry
 	next, err := h.options.Load()
 	if err != nil {
 		return Change{}, fmt.Errorf("the running configuration stays: %w", err)
