@@ -35,6 +35,8 @@ type Options struct {
 	// Env is the environment to derive the plugins' from: names of credentials are dropped.
 	Env []string
 	Log hclog.Logger
+	// Dev keeps the programs of rows up to date with their sources.
+	Dev bool
 	// Load reads the configuration again, for ReloadConfig.
 	Load func() (*config.Config, error)
 	// Stdio is served as the seam "stdio". Nil: rows that need it stay pending.
@@ -71,6 +73,7 @@ type Host struct {
 	next     int      // number of the next instance
 	ending   int      // retirees
 	quiet    []func() // to be called once no row is on its way
+	loops    map[string]*developing
 
 	mu          sync.Mutex
 	checkpoints map[string]checkpoint // by row
@@ -114,6 +117,7 @@ func newHost(o Options) (*Host, error) {
 	for _, r := range o.Config.Rows {
 		h.rows = append(h.rows, &row{Row: r, phase: disabled})
 	}
+	h.loops = map[string]*developing{}
 	h.setOrder(o.Config.Rows)
 	h.config = o.Config
 	h.tools = tools.New(o.Log.Named("tools"), h.place, h.settled, o.Config.ToolTimeout)
@@ -197,6 +201,7 @@ func (h *Host) run() {
 			h.start(r)
 		}
 	}
+	h.develop()
 	for {
 		h.step()
 		if h.stopping && h.ending == 0 && !slices.ContainsFunc(h.rows, (*row).hasProcess) {

@@ -411,7 +411,18 @@ func TestARowThatKeepsCrashingFailsAndTakesItsDependentsAlong(t *testing.T) {
 // waitFor polls what another process or goroutine brings about.
 func waitFor(t *testing.T, true func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	waitWithin(t, 10*time.Second, true)
+}
+
+// waitLong is waitFor for what takes a compiler.
+func waitLong(t *testing.T, true func() bool) {
+	t.Helper()
+	waitWithin(t, 2*time.Minute, true)
+}
+
+func waitWithin(t *testing.T, limit time.Duration, true func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -419,7 +430,7 @@ func waitFor(t *testing.T, true func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatal("it did not come about within 10 s")
+			t.Fatalf("it did not come about within %s", limit)
 		}
 	}
 }

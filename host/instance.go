@@ -39,6 +39,7 @@ type instance struct {
 	log      hclog.Logger
 	process  *process.Process
 	manifest *pluginv1.Manifest
+	program  string // what was built of the row's source; "": it has none
 
 	generation int // since its activation
 

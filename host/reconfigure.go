@@ -261,6 +261,7 @@ func (t *transition) finish(renamed map[string]string) {
 		}
 		h.setOrder(t.next.Rows)
 		h.tools.SetLimit(t.next.ToolTimeout)
+		h.develop()
 		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/dev"
 	"github.com/dsh-go/dsh/host/router"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
@@ -93,9 +94,9 @@ func (h *Host) newInstance(entry config.Row) *instance {
 	return &instance{row: entry, number: h.next, host: h, log: h.log.Named(entry.ID)}
 }
 
-// startInstance starts an instance's process. It may be called from any goroutine.
+// startInstance starts an instance's process, after its program has been built. It may be called from any goroutine.
 func (h *Host) startInstance(i *instance) error {
-	argv, err := h.argv(i.row)
+	argv, err := h.argv(i)
 	if err != nil {
 		return err
 	}
@@ -313,9 +314,21 @@ func (h *Host) end(r *row) {
 	}, func(error) { r.instance = nil })
 }
 
-// argv is the command line of a row's program.
-func (h *Host) argv(r config.Row) ([]string, error) {
-	if len(r.Command) > 0 {
+// argv is the command line of an instance's program.
+func (h *Host) argv(i *instance) ([]string, error) {
+	r := i.row
+	switch {
+	case r.Source != "" || h.options.Dev && len(r.Build) > 0:
+		program, err := dev.Build(h.starts, source(r))
+		if err != nil {
+			return nil, err
+		}
+		if r.Source != "" {
+			i.program = program
+			return []string{program}, nil
+		}
+		return r.Command, nil
+	case len(r.Command) > 0:
 		return r.Command, nil
 	}
 	argv, ok := h.options.Builtin(r.Plugin)

@@ -53,5 +53,9 @@ func (o *options) load() (*config.Config, error) {
 			return config.Load(file, os.LookupEnv)
 		}
 	}
-	return config.Parse("built-in acp.yaml", configs.Default, os.LookupEnv)
+	c, err := config.Parse("built-in acp.yaml", configs.Default, os.LookupEnv)
+	if err == nil {
+		c.Files = nil // there is none to watch
+	}
+	return c, err
 }

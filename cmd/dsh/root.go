@@ -55,7 +55,7 @@ Without -c a command uses ./dsh.yaml, then dsh/dsh.yaml below the user's configu
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml")
 	_ = root.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(
 		[]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(newRun(&o), newCheck(&o), newCall(&o), newPrompt(&o), newVersion())
+	root.AddCommand(newRun(&o), newDev(&o), newCheck(&o), newCall(&o), newPrompt(&o), newVersion())
 	return root
 }
 

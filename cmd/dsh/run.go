@@ -18,7 +18,8 @@ import (
 )
 
 func newRun(o *options) *cobra.Command {
-	return &cobra.Command{
+	var develop, watch bool
+	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Load a configuration and serve until stopped",
 		Long: `Run starts all plugins of a configuration and serves until its input ends or a signal stops it. Stdin and stdout belong
@@ -28,17 +29,36 @@ SIGTERM, SIGINT and SIGHUP stop in order: prompts are settled, tasks killed, plu
 SIGUSR1 loads the configuration again and touches only the rows that changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := o.host(cmd.ErrOrStderr(), hclog.Info)
-			if err != nil {
-				return err
-			}
-			return serve(options, cmd.InOrStdin(), cmd.OutOrStdout())
+			return run(cmd, o, develop, watch)
 		},
+	}
+	cmd.Flags().BoolVar(&develop, "dev", false, "build rows with a source again when it changes, and watch the configuration")
+	cmd.Flags().BoolVar(&watch, "watch", false, "load the configuration again when one of its files changes")
+	return cmd
+}
+
+func newDev(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "dev",
+		Short: "Run, and take over every change of a plugin's source or of the configuration",
+		Long: `Dev is run --dev: rows with a source are built again whenever one of the files they are made of changes, and the new
+program takes over without a lost call. A build that fails is reported with file and line, and what runs serves on.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, o, true, true) },
 	}
 }
 
+func run(cmd *cobra.Command, o *options, develop, watch bool) error {
+	options, err := o.host(cmd.ErrOrStderr(), hclog.Info)
+	if err != nil {
+		return err
+	}
+	options.Dev = develop
+	return serve(options, develop || watch, cmd.InOrStdin(), cmd.OutOrStdout())
+}
+
 // serve runs a host on stdin and stdout until there is nothing left to serve.
-func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
+func serve(options host.Options, watch bool, stdin io.Reader, stdout io.Writer) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -49,6 +69,9 @@ func serve(options host.Options, stdin io.Reader, stdout io.Writer) error {
 	h, err := host.Start(options)
 	if err != nil {
 		return err
+	}
+	if watch && len(options.Config.Files) > 0 {
+		h.WatchConfig()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -18,7 +18,9 @@ import (
 type Config struct {
 	// File is the file the configuration was loaded from, for messages.
 	File string
-	Rows []Row
+	// Files are all files that were read, includes too.
+	Files []string
+	Rows  []Row
 	// ToolTimeout ends a tool call that runs longer.
 	ToolTimeout time.Duration
 }
@@ -26,13 +28,17 @@ type Config struct {
 // defaultToolTimeout is longer than the longest time a command may ask for by default, ten minutes.
 const defaultToolTimeout = 11 * time.Minute
 
-// Row is one entry of the configuration. Exactly one of Plugin and Command is set.
+// Row is one entry of the configuration. Exactly one of Plugin, Source and Command is set.
 type Row struct {
 	ID string
 	// Plugin is the name of a built-in.
 	Plugin string
+	// Source is the absolute folder of a Go main package that the host builds.
+	Source string
 	// Command starts a plugin program; a relative path with a slash is relative to the file.
 	Command []string
+	// Watch are patterns of the files that the program of Command is made of, relative to the file; Build is what makes it.
+	Watch, Build []string
 	// Env is added to the environment of the row's process.
 	Env      map[string]string
 	Disabled bool
@@ -87,12 +93,13 @@ func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Confi
 	if len(l.errs) > 0 {
 		return nil, errors.Join(l.errs...)
 	}
-	return &Config{File: name, Rows: l.rows, ToolTimeout: l.toolTimeout}, nil
+	return &Config{File: name, Files: l.files, Rows: l.rows, ToolTimeout: l.toolTimeout}, nil
 }
 
 type loader struct {
 	lookup func(string) (string, bool)
 	open   []string // the files being read, outermost first
+	files  []string // all that were read
 	rows   []Row
 	errs   []error
 
@@ -109,6 +116,7 @@ func (l *loader) file(name string, data []byte) {
 		return
 	}
 	l.open = append(l.open, filepath.Clean(name))
+	l.files = append(l.files, name)
 	defer func() { l.open = l.open[:len(l.open)-1] }()
 
 	root, err := parse(name, data)
@@ -172,7 +180,7 @@ func (l *loader) include(from string, item *value) {
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
 func (l *loader) row(v *value) {
-	fields := l.object(v, "row", "id", "plugin", "command", "config", "env", "disabled")
+	fields := l.object(v, "row", "id", "plugin", "source", "command", "watch", "build", "config", "env", "disabled")
 	if fields == nil {
 		return
 	}
@@ -192,16 +200,10 @@ func (l *loader) row(v *value) {
 		if len(row.Command) == 0 {
 			l.failf(command.where, "command must name a program")
 		} else if program := row.Command[0]; filepath.Base(program) != program && !filepath.IsAbs(program) {
-			if path, err := filepath.Abs(filepath.Join(filepath.Dir(v.where.File), program)); err != nil {
-				l.failf(command.where, "command %s: %v", program, err)
-			} else {
-				row.Command[0] = path // a bare name would be looked up in PATH
-			}
+			row.Command[0] = l.path(command, program) // a bare name would be looked up in PATH
 		}
 	}
-	if (fields["plugin"] == nil) == (fields["command"] == nil) {
-		l.failf(v.where, "row %q needs either plugin or command", row.ID)
-	}
+	l.program(&row, fields)
 	if disabled := fields["disabled"]; disabled != nil {
 		var ok bool
 		if row.Disabled, ok = disabled.scalar.(bool); !ok {
@@ -227,6 +229,52 @@ func (l *loader) row(v *value) {
 		}
 	}
 	l.rows = append(l.rows, row)
+}
+
+// program reads what a row runs, besides its command.
+func (l *loader) program(row *Row, fields map[string]*value) {
+	given := 0
+	for _, key := range []string{"plugin", "source", "command"} {
+		if fields[key] != nil {
+			given++
+		}
+	}
+	if given != 1 {
+		l.failf(row.Where, "row %q needs one of plugin, source and command", row.ID)
+	}
+	if source := fields["source"]; source != nil {
+		row.Source = l.path(source, l.string(source, "source"))
+	}
+	for _, key := range []string{"watch", "build"} {
+		list := fields[key]
+		if list == nil {
+			continue
+		}
+		if fields["command"] == nil {
+			l.failf(list.where, "%s goes with command; the host knows what it has to watch and to build for plugin and source", key)
+		}
+		var words []string
+		for _, word := range l.strings(list, key) {
+			words = append(words, word.text)
+		}
+		if key == "watch" {
+			row.Watch = words
+		} else {
+			row.Build = words
+		}
+	}
+}
+
+// path makes a path of a configuration absolute: it is relative to the file it stands in.
+func (l *loader) path(v *value, path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(v.where.File), path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		l.failf(v.where, "%s: %v", path, err)
+	}
+	return abs
 }
 
 // object checks that v is a mapping of known keys and returns its fields; nil when it is no mapping.

@@ -37,8 +37,8 @@ func Diff(from, to *Config) Difference {
 }
 
 func (r *Row) equal(other *Row) bool {
-	return r.ID == other.ID && r.Plugin == other.Plugin && slices.Equal(r.Command, other.Command) && maps.Equal(r.Env, other.Env) &&
-		r.Disabled == other.Disabled && r.Config() == other.Config()
+	return r.ID == other.ID && r.Plugin == other.Plugin && r.Source == other.Source && slices.Equal(r.Command, other.Command) && maps.Equal(r.Env, other.Env) &&
+		r.Disabled == other.Disabled && slices.Equal(r.Watch, other.Watch) && slices.Equal(r.Build, other.Build) && r.Config() == other.Config()
 }
 
 // IsEmpty is true when there is nothing to do.

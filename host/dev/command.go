@@ -64,6 +64,7 @@ func run(ctx context.Context, dir string, env []string, argv ...string) (stdout 
 	}
 	if errors.Is(err, exec.ErrWaitDelay) { // it has ended well, something that it started has not
 		err = nil
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	return out.Bytes(), stderr, err
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -38,12 +37,10 @@ func goFiles(ctx context.Context, source Source) (Set, error) {
 		list.add(p)
 	}
 	list.addMissing()
-	set := list.set.and(nearestModule(source.Dir))
 	if env.GOWORK != "" && env.GOWORK != "off" {
-		set.Files = append(set.Files, env.GOWORK, env.GOWORK+".sum")
+		list.set.Files = append(list.set.Files, env.GOWORK, env.GOWORK+".sum")
 	}
-	slices.Sort(set.Files)
-	set.Files = slices.Compact(set.Files)
+	set := list.set.and(nearestModule(source.Dir))
 	return set, err
 }
 
@@ -127,7 +124,7 @@ var goExtensions = map[string]bool{
 
 // goTree is the files of a Go package. Those that build constraints leave out are among them: it is their first lines that say so.
 func goTree(dir string) Tree {
-	return Tree{dir, func(file string) bool {
+	return Tree{dir, "go", func(file string) bool {
 		return !strings.Contains(file, "/") && goExtensions[path.Ext(file)] && !strings.HasSuffix(file, "_test.go") && !hidden(file)
 	}, func(string) bool { return false }}
 }
@@ -137,6 +134,7 @@ func hidden(name string) bool { return strings.HasPrefix(name, ".") || strings.H
 
 // embedTree is the files that a go:embed pattern takes: those that match, and those in directories that match.
 func embedTree(dir, pattern string) Tree {
+	kind := "embed " + pattern
 	pattern, all := strings.CutPrefix(pattern, "all:")
 	segments := strings.Split(pattern, "/")
 	fits := func(names []string) bool {
@@ -154,7 +152,7 @@ func embedTree(dir, pattern string) Tree {
 	if pattern == "." {
 		segments = nil
 	}
-	return Tree{dir, func(file string) bool {
+	return Tree{dir, kind, func(file string) bool {
 		names := strings.Split(file, "/")
 		return len(names) >= len(segments) && fits(names)
 	}, func(dir string) bool { return fits(strings.Split(dir, "/")) }}

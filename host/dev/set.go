@@ -21,17 +21,33 @@ type Set struct {
 
 // and is the union of two sets.
 func (s Set) and(other Set) Set {
-	return Set{append(slices.Clip(s.Files), other.Files...), append(slices.Clip(s.Trees), other.Trees...)}
+	union := Set{slices.Concat(s.Files, other.Files), slices.Concat(s.Trees, other.Trees)}
+	slices.Sort(union.Files)
+	union.Files = slices.Compact(union.Files)
+	slices.SortStableFunc(union.Trees, func(a, b Tree) int { return strings.Compare(a.key(), b.key()) })
+	union.Trees = slices.CompactFunc(union.Trees, func(a, b Tree) bool { return a.key() == b.key() })
+	return union
+}
+
+// covers tells whether a path matters.
+func (s Set) covers(file string) bool {
+	return slices.Contains(s.Files, file) || slices.ContainsFunc(s.Trees, func(t Tree) bool {
+		relative, err := filepath.Rel(t.dir, file)
+		return err == nil && filepath.IsLocal(relative) && t.match(filepath.ToSlash(relative))
+	})
 }
 
 // Tree is the files below a directory that match. Both functions get paths relative to it, with slashes.
 type Tree struct {
-	dir string
+	dir  string
+	kind string // trees of one kind and directory are the same
 	// match tells whether a file matters.
 	match func(file string) bool
 	// descend tells whether a file that matters may be in a directory or below.
 	descend func(dir string) bool
 }
+
+func (t Tree) key() string { return t.dir + "\x00" + t.kind }
 
 // Glob is the tree of a pattern: `*`, `?`, `[a-z]`, `{ts,tsx}`, and `**` for any number of directories. Neither `*` nor `**` matches a
 // name that begins with a dot, and `**` no node_modules; a pattern that means them names them. Relative patterns begin at dir.
@@ -39,23 +55,27 @@ func Glob(dir, pattern string) (Tree, error) {
 	if !doublestar.ValidatePattern(pattern) {
 		return Tree{}, fmt.Errorf("watch pattern %q is malformed", pattern)
 	}
-	base, pattern := doublestar.SplitPattern(path.Clean(pattern))
+	base, rest := doublestar.SplitPattern(path.Clean(pattern))
 	if !filepath.IsAbs(base) {
 		base = filepath.Join(dir, base)
 	}
-	if info, err := os.Stat(filepath.Join(base, pattern)); err == nil && info.IsDir() {
-		return Tree{}, fmt.Errorf("watch pattern %q is a directory; for all files below it write %s/**", pattern, pattern)
+	if info, err := os.Stat(filepath.Join(base, rest)); err == nil && info.IsDir() {
+		return Tree{}, fmt.Errorf("watch pattern %q is a directory; for all files below it write %s/**", pattern, path.Clean(pattern))
 	}
-	g := glob{whole: pattern}
-	if !strings.Contains(pattern, "{") {
-		g.segments = strings.Split(pattern, "/")
-	}
-	return Tree{base, g.match, g.descend}, nil
+	g := newGlob(rest)
+	return Tree{base, "glob " + rest, g.match, g.descend}, nil
 }
 
 type glob struct {
 	whole    string
 	segments []string // nil: alternatives may hold slashes
+}
+
+func newGlob(pattern string) glob {
+	if strings.Contains(pattern, "{") {
+		return glob{whole: pattern}
+	}
+	return glob{pattern, strings.Split(pattern, "/")}
 }
 
 func (g glob) match(file string) bool {
