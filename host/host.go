@@ -1,5 +1,3 @@
-// Package host is the kernel of dsh: it starts a process for each row of the configuration, activates what can be active in
-// dependency order, and carries the calls between them.
 package host
 
 import (
