@@ -30,7 +30,7 @@ func Check(o Options) (*Report, error) {
 				r.phase, r.err = failed, errors.New(why[r.ID])
 			}
 			r.waiting = why[r.ID]
-			status := r.status()
+			status := h.status(r)
 			report.Rows = append(report.Rows, status)
 			if status.Reason != "" {
 				report.Err = errors.Join(report.Err, errors.New(status.Reason))

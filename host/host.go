@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
 	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/control"
 	"github.com/dsh-go/dsh/host/events"
 	"github.com/dsh-go/dsh/host/router"
 	"github.com/dsh-go/dsh/host/stdio"
@@ -37,6 +39,8 @@ type Options struct {
 	Dev bool
 	// Load reads the configuration again, for ReloadConfig.
 	Load func() (*config.Config, error)
+	// Control opens the control socket, on which these logs can be read. Nil: there is none.
+	Control *control.Logs
 	// Stdio is served as the seam "stdio". Nil: rows that need it stay pending.
 	Stdio *stdio.Server
 }
@@ -52,6 +56,8 @@ type Host struct {
 	tools   *tools.Registry
 	events  *events.Server
 	seams   hostSeams
+	started time.Time
+	control *router.Endpoint // nil: no control socket
 
 	messages chan func()
 	work     sync.WaitGroup  // everything slow
@@ -90,10 +96,15 @@ type checkpoint struct {
 // Start starts all rows and returns at once; Settled tells when every row has come as far as it can. Call Stop in the end.
 func Start(o Options) (*Host, error) {
 	h, err := newHost(o)
-	if err == nil {
-		go h.run()
+	if err != nil {
+		return nil, err
 	}
-	return h, err
+	if err := h.openControl(); err != nil {
+		h.unlock()
+		return nil, err
+	}
+	go h.run()
+	return h, nil
 }
 
 func newHost(o Options) (*Host, error) {
@@ -115,6 +126,7 @@ func newHost(o Options) (*Host, error) {
 	for _, r := range o.Config.Rows {
 		h.rows = append(h.rows, &row{Row: r, phase: disabled})
 	}
+	h.started = time.Now()
 	h.loops = map[string]*developing{}
 	h.setOrder(o.Config.Rows)
 	h.config = o.Config
@@ -213,12 +225,14 @@ func (h *Host) run() {
 	}
 	close(h.deaf)
 	h.work.Wait()
+	h.closeControl() // last: `dsh stop` waits for it
 	h.unlock()
 	close(h.done)
 }
 
 // step takes the rows as far as they can go now.
 func (h *Host) step() {
+	defer h.observe()
 	if h.killed {
 		for _, r := range h.rows {
 			if r.instance != nil && r.phase != stopped {

@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/control"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
 
 // Change is what a change of the configuration came to, by row ids.
-type Change struct {
-	Added, Changed, Removed []string
-}
+type Change = control.Change
 
 // ReloadConfig reads the configuration again and brings the host to it, touching only rows whose entry changed. Either the new
 // configuration stands in the end or the old one does; the error says which row is at fault, and why.
@@ -32,7 +31,7 @@ func (h *Host) ReloadConfig() (Change, error) {
 		return Change{}, fmt.Errorf("the running configuration stays: %w", err)
 	}
 	h.config = next
-	change := Change{ids(t.diff.Added), ids(t.diff.Changed), ids(t.diff.Removed)}
+	change := Change{Added: ids(t.diff.Added), Changed: ids(t.diff.Changed), Removed: ids(t.diff.Removed)}
 	h.log.Info("configuration loaded", "added", change.Added, "changed", change.Changed, "removed", change.Removed)
 	return change, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/control"
 	"github.com/dsh-go/dsh/host/router"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
@@ -20,13 +21,7 @@ const (
 )
 
 // Reload is what a reload came to.
-type Reload struct {
-	Row string
-	// Generation of the row afterwards.
-	Generation int
-	// Started is how long the new process took to start and describe itself, Held how long calls were held.
-	Started, Held time.Duration
-}
+type Reload = control.Reload
 
 // Reload replaces the instance of a row by a new one, started from the row's program as it is now. Calls are held meanwhile. On error the
 // old instance serves as before. A row without an active instance is started anew.

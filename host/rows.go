@@ -31,8 +31,11 @@ type row struct {
 	returning  bool               // see rowState
 	crashes    []time.Time        // of the last minute
 	crash      string             // how the last instance died
-	swap       *swap              // nil: its instance is not being replaced
-	retiring   []*retiree         // replaced, but not done
+	restarts   int                // after crashes
+	seen       phase              // the phase that since is about
+	since      time.Time
+	swap       *swap      // nil: its instance is not being replaced
+	retiring   []*retiree // replaced, but not done
 }
 
 func (r *row) inTransition() bool {
@@ -147,6 +150,7 @@ func (h *Host) crashed(r *row, err error) {
 		return
 	}
 	r.crash = err.Error()
+	r.restarts++
 	if r.instance != nil {
 		r.instance.withdraw()
 	}

@@ -5,9 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"syscall"
+	"time"
+
+	"github.com/dsh-go/dsh/host/control"
 )
+
+// unlocked begins the name of a directory that has no lock yet.
+const unlocked = ".new-"
 
 const (
 	// maxSocketPath is the longest path of a unix socket, in bytes: 108 on Linux, 104 on macOS, with the closing zero byte.
@@ -24,13 +30,19 @@ func makeSocketDir(getenv func(string) string) (dir string, unlock func(), err e
 		return "", nil, err
 	}
 	removeStale(base)
-	dir, err = os.MkdirTemp(base, "")
+	dir, err = os.MkdirTemp(base, unlocked)
 	if err != nil {
 		return "", nil, fmt.Errorf("make the socket directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
 		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err == nil { // only now others may take it for what is left of a dead host if they find it unlocked
+		locked := filepath.Join(base, strings.TrimPrefix(filepath.Base(dir), unlocked))
+		if err = os.Rename(dir, locked); err == nil {
+			dir = locked
+		}
 	}
 	if err != nil {
 		os.RemoveAll(dir)
@@ -45,13 +57,8 @@ func makeSocketDir(getenv func(string) string) (dir string, unlock func(), err e
 // socketBase finds a private directory that is short enough: below $XDG_RUNTIME_DIR, else below the temporary directory, else below
 // /tmp.
 func socketBase(getenv func(string) string) (string, error) {
-	name := "dsh-" + strconv.Itoa(os.Getuid())
 	var errs []error
-	for _, parent := range []string{getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp"} {
-		if parent == "" {
-			continue
-		}
-		base := filepath.Join(parent, name)
+	for _, base := range control.SocketBases(getenv) {
 		if len(base)+socketNameRoom > maxSocketPath {
 			errs = append(errs, fmt.Errorf("%s is too long: a socket's path has at most %d bytes, and %d are needed below it",
 				base, maxSocketPath, socketNameRoom))
@@ -87,6 +94,9 @@ func removeStale(base string) {
 	entries, _ := os.ReadDir(base)
 	for _, e := range entries {
 		dir := filepath.Join(base, e.Name())
+		if info, err := e.Info(); strings.HasPrefix(e.Name(), unlocked) && (err != nil || time.Since(info.ModTime()) < time.Minute) {
+			continue // it is being made
+		}
 		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
 		if err != nil {
 			continue

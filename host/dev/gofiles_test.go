@@ -6,6 +6,7 @@ import (
 )
 
 func TestExactlyTheFilesOfABuildAreWatched(t *testing.T) {
+	t.Parallel()
 	root := tempDir(t)
 	for path, text := range map[string]string{
 		"app/go.mod": "module example.org/app\n\ngo 1.26\n\nrequire example.org/near v0.0.0\n\nreplace example.org/near => ../near\n",
@@ -70,7 +71,7 @@ func TestExactlyTheFilesOfABuildAreWatched(t *testing.T) {
 }
 
 func TestAWorkspaceIsWatched(t *testing.T) {
-	t.Setenv("GOWORK", "")
+	t.Parallel()
 	root := tempDir(t)
 	for path, text := range map[string]string{
 		"go.work":      "go 1.26\n\nuse (\n\t./app\n\t./near\n)\n",
@@ -93,6 +94,7 @@ func TestAWorkspaceIsWatched(t *testing.T) {
 }
 
 func TestABrokenModuleIsStillWatched(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	write(t, filepath.Join(dir, "go.mod"), "modul x\n")
 	write(t, filepath.Join(dir, "cmd", "x", "main.go"), "package main\n")

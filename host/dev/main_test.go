@@ -27,17 +27,26 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("GOFLAGS", "")
 	os.Setenv("GOWORK", "")
-	goleak.VerifyTestMain(m)
+	cache, err := os.MkdirTemp("", "dsh-dev-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Setenv("XDG_CACHE_HOME", cache)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(cache)
+		os.Exit(code)
+	}))
 }
 
-// patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+// patience is how long a test waits for what must happen; the first build of all may find an empty cache.
+const patience = 2 * time.Minute
 
 // onlyEvents is the timing of a Watcher that sees nothing without an event; slow, for a test's scripts may be slow on a busy machine.
-var onlyEvents = timing{quiet: 300 * time.Millisecond, longest: 3 * time.Second, empty: time.Second, poll: time.Hour, idle: time.Hour}
+var onlyEvents = timing{quiet: 200 * time.Millisecond, longest: 3 * time.Second, empty: 800 * time.Millisecond, poll: time.Hour, idle: time.Hour}
 
 // tempDir is a temporary directory by its real path.
-func tempDir(t *testing.T) string {
+func tempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -46,7 +55,7 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func groupAttributes() *syscall.SysProcAttr {
 
 func identify(info fs.FileInfo) identity {
 	s := info.Sys().(*syscall.Stat_t)
-	return identity{uint64(s.Dev), s.Ino, s.Size, s.Ctim.Nano()}
+	return identity{s.Dev, s.Ino, s.Size, s.Ctim.Nano()}
 }
 
 // limitReached names the limit that an error of watching comes from, its value, and how to raise it. Empty: it is no limit.

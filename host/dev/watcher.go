@@ -316,7 +316,7 @@ func (w *Watcher) unwatch(dir string) {
 func (w *Watcher) complaint() string {
 	what := w.unwatched[0]
 	if more := len(w.unwatched) - 1; more > 0 {
-		what += fmt.Sprintf(" and %d more directories", more)
+		what += fmt.Sprintf(" and %d more", more)
 	}
 	why := limitReached(w.limit)
 	if why == "" {

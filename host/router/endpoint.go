@@ -21,8 +21,8 @@ type Endpoint struct {
 	served chan struct{}
 }
 
-// Listen opens the endpoint of an instance at a socket path. Only the process with the pid may connect. register adds the seams
-// that the host itself serves.
+// Listen opens the endpoint of an instance at a socket path. Only the process with the pid may connect; 0: every process of this user.
+// register adds the seams that the host itself serves.
 func (r *Router) Listen(path string, pid int, caller *Caller, register func(grpc.ServiceRegistrar)) (*Endpoint, error) {
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -32,9 +32,13 @@ func (r *Router) Listen(path string, pid int, caller *Caller, register func(grpc
 		listener.Close()
 		return nil, fmt.Errorf("listen for row %q: %w", caller.Row, err)
 	}
+	mayConnect := peer.Credentials(func() int { return pid })
+	if pid == 0 {
+		mayConnect = peer.UserCredentials()
+	}
 	e := &Endpoint{served: make(chan struct{})}
 	e.server = grpc.NewServer(append(api.ServerOptions(),
-		grpc.Creds(peer.Credentials(func() int { return pid })),
+		grpc.Creds(mayConnect),
 		grpc.ForceServerCodecV2(newPassThrough()),
 		grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error {
 			method, _ := grpc.MethodFromServerStream(in)

@@ -68,8 +68,9 @@ type AgentsClient interface {
 	SetOption(ctx context.Context, in *SetOptionRequest, opts ...grpc.CallOption) (*SetOptionResponse, error)
 	// Inject adds context for the next model request. It starts no turn.
 	Inject(ctx context.Context, in *InjectRequest, opts ...grpc.CallOption) (*InjectResponse, error)
-	// Subscribe streams a live session's events after a number: those in the log and, with `follow`, those to come until the
-	// session has no turn under way.
+	// Subscribe streams a session's events after a number: those in the log and, with `follow`, those to come until the
+	// session has no turn under way. With `follow` the session is a live one. Otherwise it may be any stored session, also one that another
+	// process has: it is only read.
 	Subscribe(ctx context.Context, in *SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResponse], error)
 }
 
@@ -252,8 +253,9 @@ type AgentsServer interface {
 	SetOption(context.Context, *SetOptionRequest) (*SetOptionResponse, error)
 	// Inject adds context for the next model request. It starts no turn.
 	Inject(context.Context, *InjectRequest) (*InjectResponse, error)
-	// Subscribe streams a live session's events after a number: those in the log and, with `follow`, those to come until the
-	// session has no turn under way.
+	// Subscribe streams a session's events after a number: those in the log and, with `follow`, those to come until the
+	// session has no turn under way. With `follow` the session is a live one. Otherwise it may be any stored session, also one that another
+	// process has: it is only read.
 	Subscribe(*SubscribeRequest, grpc.ServerStreamingServer[SubscribeResponse]) error
 	mustEmbedUnimplementedAgentsServer()
 }

@@ -19,9 +19,12 @@ func Credentials(pid func() int) credentials.TransportCredentials {
 	return onlyProcess{pid: pid}
 }
 
+// UserCredentials returns transport credentials for a server that takes connections of every process of this user.
+func UserCredentials() credentials.TransportCredentials { return onlyProcess{} }
+
 type onlyProcess struct {
-	credentials.TransportCredentials // nothing else is called on a server
-	pid                              func() int
+	credentials.TransportCredentials            // nothing else is called on a server
+	pid                              func() int // nil: any of this user
 }
 
 // info is the AuthInfo of an accepted connection.
@@ -40,7 +43,7 @@ func (o onlyProcess) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthI
 		return nil, nil, fmt.Errorf("identify peer: %w", err)
 	case uid != os.Getuid():
 		return nil, nil, fmt.Errorf("refused a connection of user %d: only user %d may connect", uid, os.Getuid())
-	case pid != o.pid():
+	case o.pid != nil && pid != o.pid():
 		return nil, nil, fmt.Errorf("refused a connection of process %d: only process %d may connect", pid, o.pid())
 	}
 	return conn, info{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
