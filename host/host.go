@@ -45,6 +45,9 @@ type Options struct {
 	Stdio *stdio.Server
 }
 
+// topicTools is the topic of the event that the list of tools has changed.
+const topicTools = "tools.changed"
+
 // Host runs one configuration. One goroutine, run, owns the rows; everything slow happens in goroutines of its own and comes back
 // as a message.
 type Host struct {
@@ -130,7 +133,8 @@ func newHost(o Options) (*Host, error) {
 	h.loops = map[string]*developing{}
 	h.setOrder(o.Config.Rows)
 	h.config = o.Config
-	h.tools = tools.New(o.Log.Named("tools"), h.place, h.settled, o.Config.ToolTimeout)
+	h.tools = tools.New(o.Log.Named("tools"), h.place, h.settled, o.Config.ToolTimeout,
+		func() { h.events.Announce(topicTools) })
 	return h, nil
 }
 

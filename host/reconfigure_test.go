@@ -9,14 +9,23 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	"github.com/dsh-go/dsh/host"
 	"github.com/dsh-go/dsh/host/config"
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
+	"github.com/dsh-go/dsh/sdk/api/eventsv1"
 )
 
 // fileHost runs a configuration from a file that the test changes.
 func fileHost(t *testing.T, yaml string) (h *host.Host, bash bashv1.BashClient, change func(string)) {
+	t.Helper()
+	h, conn, change := fileHostConn(t, yaml)
+	return h, bashv1.NewBashClient(conn), change
+}
+
+func fileHostConn(t *testing.T, yaml string) (h *host.Host, conn *grpc.ClientConn, change func(string)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "test.yaml")
 	write := func(yaml string) {
@@ -42,7 +51,7 @@ func fileHost(t *testing.T, yaml string) (h *host.Host, bash bashv1.BashClient, 
 		t.Fatal(err)
 	}
 	t.Cleanup(closeConn)
-	return h, bashv1.NewBashClient(conn), write
+	return h, conn, write
 }
 
 func change(t *testing.T, h *host.Host) host.Change {
@@ -107,6 +116,29 @@ func TestRowsAreAddedRemovedDisabledAndEnabled(t *testing.T) {
 	change(t, h)
 	if rows := h.Status(); len(rows) != 2 || statusOf(t, h, "front").PID != front {
 		t.Errorf("removed: %+v", rows)
+	}
+}
+
+func TestToolsThatComeOrGoAreAnnounced(t *testing.T) {
+	h, conn, write := fileHostConn(t, "plugins:\n  - {id: shell, plugin: bash}\n")
+	stream, err := eventsv1.NewEventsClient(conn).Subscribe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&eventsv1.SubscribeRequest{Request: &eventsv1.SubscribeRequest_Open_{
+		Open: &eventsv1.SubscribeRequest_Open{Topics: []string{"tools.changed"}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil { // opened
+		t.Fatal(err)
+	}
+	for _, yaml := range []string{"plugins:\n  - {id: shell, plugin: bash}\n  - {id: front, plugin: relay}\n", "plugins:\n  - {id: shell, plugin: bash}\n"} {
+		write(yaml)
+		change(t, h)
+		if got, err := stream.Recv(); err != nil || got.GetEvent().GetTopic() != "tools.changed" || got.GetEvent().GetPublisher() != "host" {
+			t.Errorf("got %v, %v", got, err)
+		}
 	}
 }
 

@@ -62,6 +62,9 @@ func (s *Server) Forget(row string) {
 	}
 }
 
+// Announce publishes an event of the host itself: just a topic.
+func (s *Server) Announce(topic string) { s.publish(&eventsv1.PublishRequest{Topic: topic}, "host") }
+
 // Publish implements eventsv1.EventsServer.
 func (s *Server) Publish(ctx context.Context, req *eventsv1.PublishRequest) (*eventsv1.PublishResponse, error) {
 	if req.GetTopic() == "" {
@@ -70,6 +73,11 @@ func (s *Server) Publish(ctx context.Context, req *eventsv1.PublishRequest) (*ev
 	if len(req.GetData()) > maxData {
 		return nil, status.Errorf(codes.InvalidArgument, "publish: %d bytes are more than %d", len(req.GetData()), maxData)
 	}
+	s.publish(req, s.caller(ctx))
+	return &eventsv1.PublishResponse{}, nil
+}
+
+func (s *Server) publish(req *eventsv1.PublishRequest, publisher string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.subscriptions {
@@ -79,7 +87,7 @@ func (s *Server) Publish(ctx context.Context, req *eventsv1.PublishRequest) (*ev
 		sub.offset++
 		sub.waiting = append(sub.waiting, &eventsv1.Event{
 			Offset: sub.offset, Topic: req.GetTopic(), Key: req.GetKey(), Data: req.GetData(),
-			Publisher: s.caller(ctx), Time: timestamppb.Now(),
+			Publisher: publisher, Time: timestamppb.Now(),
 		})
 		if len(sub.waiting) > maxWaiting {
 			s.log.Error("an event was lost: its subscriber does not take events", "row", sub.row, "topic", sub.waiting[0].GetTopic())
@@ -88,7 +96,6 @@ func (s *Server) Publish(ctx context.Context, req *eventsv1.PublishRequest) (*ev
 		close(sub.changed)
 		sub.changed = make(chan struct{})
 	}
-	return &eventsv1.PublishResponse{}, nil
 }
 
 // Subscribe implements eventsv1.EventsServer.

@@ -37,8 +37,7 @@ func (r *Registry) AddHook(row string, conn grpc.ClientConnInterface) {
 
 // Forget forgets all of a row that is gone for good.
 func (r *Registry) Forget(row string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.change()()
 	r.remove(row)
 	r.hooks = slices.DeleteFunc(slices.Clone(r.hooks), func(h hook) bool { return h.row == row })
 }

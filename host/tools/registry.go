@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 )
@@ -18,6 +19,7 @@ type Registry struct {
 	toolsv1.UnimplementedToolsServer
 	log     hclog.Logger
 	order   func(row string) int
+	changed func() // told when the list of tools is another one
 	settled <-chan struct{}
 
 	limit time.Duration
@@ -34,9 +36,10 @@ type provider struct {
 }
 
 // New returns an empty registry. order gives the place of a row in the configuration. Calls wait until settled is closed: the first
-// prompt must not find half of the tools. A call that runs longer than limit is ended.
-func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}, limit time.Duration) *Registry {
-	return &Registry{log: log, order: order, settled: settled, limit: limit}
+// prompt must not find half of the tools. A call that runs longer than limit is ended. changed is called whenever the list of tools
+// has become another one.
+func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}, limit time.Duration, changed func()) *Registry {
+	return &Registry{log: log, order: order, settled: settled, limit: limit, changed: changed}
 }
 
 // SetLimit changes the limit of the calls to come.
@@ -54,8 +57,7 @@ func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInte
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.change()()
 	r.remove(row)
 	for _, tool := range list.GetTools() {
 		if owner := r.find(tool.GetName()); owner != nil {
@@ -71,9 +73,30 @@ func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInte
 
 // Remove forgets a row's tools. Calls in flight go on.
 func (r *Registry) Remove(row string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.change()()
 	r.remove(row)
+}
+
+// change locks mu for a change of the providers; what it returns unlocks it and tells whether the list of tools is another one.
+func (r *Registry) change() func() {
+	r.mu.Lock()
+	before := r.all()
+	return func() {
+		isSame := slices.EqualFunc(before, r.all(), func(a, b *toolsv1.Tool) bool { return proto.Equal(a, b) })
+		r.mu.Unlock()
+		if !isSame {
+			r.changed()
+		}
+	}
+}
+
+// all are the tools of all providers. mu is held.
+func (r *Registry) all() []*toolsv1.Tool {
+	var tools []*toolsv1.Tool
+	for _, p := range r.providers {
+		tools = append(tools, p.tools...)
+	}
+	return tools
 }
 
 // remove is Remove with mu held.
@@ -107,13 +130,8 @@ func (r *Registry) List(ctx context.Context, _ *toolsv1.ListRequest) (*toolsv1.L
 	if err := r.wait(ctx); err != nil {
 		return nil, err
 	}
-	answer := &toolsv1.ListResponse{}
 	r.mu.RLock()
-	for _, p := range r.providers {
-		answer.Tools = append(answer.Tools, p.tools...)
-	}
-	hooks := r.hooks
+	tools, hooks := r.all(), r.hooks
 	r.mu.RUnlock()
-	answer.Modes = modes(ctx, hooks, r.log)
-	return answer, nil
+	return &toolsv1.ListResponse{Tools: tools, Modes: modes(ctx, hooks, r.log)}, nil
 }

@@ -8,6 +8,15 @@
 // prompt for as long as its turn takes. Requests about no session run at once, each by itself. Everything that is written goes
 // through the lease of stdout, in the order in which it was written: updates before the answer that ends them.
 //
+// Settings (mode, options) run beside a turn. A prompt that is a slash command is answered here, without the agent, and is not part of
+// the session.
+//
+// # Approval
+//
+// A turn that asks makes a request to the editor. Its answer is taken in wire order: the first one counts, if it comes before a cancel
+// and before the turn goes on without it, and only one of the offered approvals approves. A question that is over without an answer is
+// withdrawn by $/cancel_request.
+//
 // # Back-pressure
 //
 // A turn takes the next event when stdout has room for the updates of the one before. A client that does not read therefore
@@ -17,7 +26,7 @@
 //
 // An instance that is replaced stops reading, lets short requests end, stops following running turns after a whole event, and
 // leaves what its successor needs in the checkpoint: the live sessions, the prompts without an answer with the number of the last
-// event shown, and the frames that stdout has not taken.
+// event shown and the question that is open, and the frames that stdout has not taken.
 package acp
 
 import (
@@ -27,7 +36,10 @@ import (
 
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/bash"
+	"github.com/dsh-go/dsh/sdk/events"
 	"github.com/dsh-go/dsh/sdk/stdio"
+	"github.com/dsh-go/dsh/sdk/tool"
 )
 
 // Config is the row's configuration.
@@ -49,7 +61,11 @@ func Plugin() *sdk.Plugin {
 	return sdk.Define(sdk.Manifest{
 		Name:    "acp",
 		Version: version(),
-		Injects: []sdk.Injection{stdio.Seam.Required(), agents.Seam.Required()},
+		Injects: []sdk.Injection{
+			stdio.Seam.Required(), agents.Seam.Required(), tool.Tools.Required(),
+			bash.Seam.Optional(),   // for /tasks and /kill
+			events.Seam.Optional(), // to hear of tools that come and go
+		},
 	}, Config{AgentInfo: AgentInfo{Name: "dsh", Version: version()}, CancelLimitMs: 30000}, activate)
 }
 
@@ -67,6 +83,10 @@ func activate(c *sdk.Context, config Config) error {
 		}
 	})
 	c.Go("bridge", b.run)
+	events.Subscribe(c, func(context.Context, *events.Event) error {
+		signal(b.toolsChanged)
+		return nil
+	}, topicToolsChanged)
 	return nil
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/agents"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
+	"github.com/dsh-go/dsh/sdk/bash"
 	"github.com/dsh-go/dsh/sdk/stdio"
+	"github.com/dsh-go/dsh/sdk/tool"
 )
 
 const (
@@ -28,6 +30,8 @@ const (
 	maxInFlight = 4096 // requests without an answer
 	maxReplies  = 1024 // answers of the reader that wait for stdout
 	maxMailbox  = 64   // requests that wait for their session
+
+	maxPromptBytes = 16 << 20 // of a prompt's text: a session has to keep it, and to send it to its model again and again
 )
 
 var (
@@ -46,6 +50,8 @@ type bridge struct {
 	// cancelLimit is how long a cancelled turn has to settle before its prompt is answered all the same.
 	cancelLimit time.Duration
 	agents      *agents.Client
+	tools       *tool.Client
+	bash        *bash.Client // of an optional seam
 	lease       *stdio.Lease
 	saved       state    // what the instance before left
 	dealt       []uint64 // lines that come again but are dealt with; the reader's
@@ -64,12 +70,16 @@ type bridge struct {
 	settled   chan struct{}  // fewer requests are in flight
 	running   sync.WaitGroup // every goroutine but run
 
+	toolsChanged chan struct{}
+
 	mu        sync.Mutex
 	reason    sdk.RetireReason
 	terminals bool
 	sessions  map[string]*session
 	prompts   map[*prompt]struct{} // without an answer, not handed over
-	handing   bool                 // running turns are handed over
+	questions map[string]*question // to the editor, by the key of their id
+	offer     offer
+	handing   bool // running turns are handed over
 	handed    []promptState
 	inFlight  int
 	lines     openLines
@@ -81,10 +91,10 @@ func newBridge(c *sdk.Context, config Config) (*bridge, error) {
 	}
 	b := &bridge{
 		c: c, log: c.Log(), info: config.AgentInfo, cancelLimit: time.Duration(config.CancelLimitMs) * time.Millisecond,
-		agents:    agents.NewClient(c.Conn()),
+		agents: agents.NewClient(c.Conn()), tools: tool.NewClient(c.Conn()), bash: bash.NewClient(c.Conn()),
 		inputOver: make(chan struct{}), gone: make(chan struct{}), replies: make(chan func(), maxReplies),
-		dirty: make(chan struct{}, 1), settled: make(chan struct{}, 1),
-		sessions: map[string]*session{}, prompts: map[*prompt]struct{}{},
+		dirty: make(chan struct{}, 1), settled: make(chan struct{}, 1), toolsChanged: make(chan struct{}, 1),
+		sessions: map[string]*session{}, prompts: map[*prompt]struct{}{}, questions: map[string]*question{},
 	}
 	if saved := c.Restored(); len(saved) > 0 {
 		if err := json.Unmarshal(saved, &b.saved); err != nil {
@@ -124,6 +134,7 @@ func (b *bridge) run(context.Context) error {
 	defer stopReading()
 	b.running.Go(b.reply)
 	b.running.Go(b.save)
+	b.running.Go(b.keepOffer)
 	b.running.Go(func() {
 		defer close(b.inputOver)
 		b.read(reading)
@@ -261,6 +272,15 @@ func (b *bridge) reply() {
 			return
 		}
 	}
+}
+
+// line makes the line of an update that is made of texts and numbers, which cannot fail.
+func line(sessionID string, u update) []byte {
+	line, err := jsonrpc.Notify(methodUpdate, updateParams{sessionID, u})
+	if err != nil {
+		panic(fmt.Sprintf("acp: %v", err))
+	}
+	return line
 }
 
 // frames makes the lines of a session's updates.

@@ -84,6 +84,14 @@ func TestRefusals(t *testing.T) {
 			"an image", `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"see"},{"type":"image","data":"","mimeType":"image/png"}]}}`,
 			errorLine("1", "-32602", `content block of type \"image\" is not supported`),
 		},
+		{"a mode for a ghost", modeLine("1", "ghost", "auto"), errorLine("1", "-32002", "unknown session: ghost")},
+		{"no mode", `{"jsonrpc":"2.0","id":1,"method":"session/set_mode","params":{"sessionId":"s1"}}`, errorLine("1", "-32602", "the value must be a string")},
+		{"no option", `{"jsonrpc":"2.0","id":1,"method":"session/set_config_option","params":{"sessionId":"s1","value":"x"}}`, errorLine("1", "-32602", "configId must be a string")},
+		{
+			"a boolean option", `{"jsonrpc":"2.0","id":1,"method":"session/set_config_option","params":{"sessionId":"s1","configId":"x","type":"boolean","value":true}}`,
+			errorLine("1", "-32602", "invalid params: value must not be a JSON bool"),
+		},
+		{"an option that is not there", optionLine("1", "s1", "x", "y"), errorLine("1", "-32602", `session s1 has no option \"x\"`)},
 		{
 			"an embedded blob", `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"resource","resource":{"uri":"file:///x","blob":"AA=="}}]}}`,
 			errorLine("1", "-32602", "content block of type resource is supported with a text only"),
@@ -304,23 +312,26 @@ func command(t *fakeTurn) agents.TurnEnd {
 	return agents.TurnEnd{Reason: agents.ReasonCompleted}
 }
 
-func commandFrames(session, id, cwd string) []string {
-	return []string{
+func commandFrames(session, id, cwd string, outputs ...string) []string {
+	frames := []string{
 		updateLine(session, `{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"hm"}}`),
-		bashCard(session, id, cwd), runningCard(session, id), outputCard(session, id, `one\n`), outputCard(session, id, `two\n`),
-		exitedCard(session, id, "completed", "5", "null"), messageLine(session, "done"),
+		bashCard(session, id, cwd), runningCard(session, id),
 	}
+	for _, data := range outputs {
+		frames = append(frames, outputCard(session, id, data))
+	}
+	return append(frames, exitedCard(session, id, "completed", "5", "null"), messageLine(session, "done"))
 }
 
 func TestLoadShowsWhatWasShownLive(t *testing.T) {
 	e := newEditor(t, command).open()
 	e.send(promptLine("1", "s1", "run"))
-	e.expect(append(commandFrames("s1", "c3", e.cwd), stopLine("1", "end_turn"))...)
+	e.expect(append(commandFrames("s1", "c3", e.cwd, `one\n`, `two\n`), stopLine("1", "end_turn"))...)
 	e.send(sessionLine("2", "session/close", "s1"), sessionLine("3", "session/load", "s1"), promptLine("4", "s1", "again"))
 	e.expect(resultLine("2", "{}"))
 	e.expect(updateLine("s1", `{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"run"}}`))
-	e.expect(append(commandFrames("s1", "c3", e.cwd), resultLine("3", "{}"))...)
-	e.expect(append(commandFrames("s1", "c18", e.cwd), stopLine("4", "end_turn"))...)
+	e.expect(append(commandFrames("s1", "c3", e.cwd, `one\ntwo\n`), resultLine("3", "{}"))...)
+	e.expect(append(commandFrames("s1", "c18", e.cwd, `one\n`, `two\n`), stopLine("4", "end_turn"))...)
 	e.quiet()
 }
 

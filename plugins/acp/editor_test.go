@@ -1,6 +1,7 @@
 package acp_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,16 +20,17 @@ const patience = 10 * time.Second
 
 // editor drives a bridge as an editor does: it writes lines and compares what comes back, frame by frame.
 type editor struct {
-	t      *testing.T
+	t      testing.TB
 	stdio  *fakeStdio
 	agents *fakeAgents
+	tools  *fakeTools // nil: nobody serves them, and no commands are announced
 	host   *plugintest.Host
 	bridge *plugintest.Instance
 	cwd    string
 	config any
 }
 
-func newEditor(t *testing.T, turn func(*fakeTurn) agents.TurnEnd) *editor {
+func newEditor(t testing.TB, turn func(*fakeTurn) agents.TurnEnd) *editor {
 	e := &editor{t: t, stdio: newFakeStdio(), agents: newFakeAgents(turn), host: &plugintest.Host{}, cwd: t.TempDir()}
 	t.Cleanup(e.agents.turns.Wait)
 	t.Cleanup(func() { e.agents.endAll() })
@@ -54,6 +56,9 @@ func (e *editor) start() *editor {
 		Seams: func(s grpc.ServiceRegistrar) {
 			stdiov1.RegisterStdioServer(s, e.stdio)
 			agentsv1.RegisterAgentsServer(s, e.agents)
+			if e.tools != nil {
+				e.tools.register(s)
+			}
 		},
 	})
 	return e
@@ -104,6 +109,15 @@ func sessionLine(id, method, session string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{"sessionId":"` + session + `"}}`
 }
 
+func modeLine(id, session, mode string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"session/set_mode","params":{"sessionId":"` + session + `","modeId":"` + mode + `"}}`
+}
+
+func optionLine(id, session, option, value string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"session/set_config_option","params":{"sessionId":"` + session +
+		`","configId":"` + option + `","value":"` + value + `"}}`
+}
+
 func resultLine(id, result string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`
 }
@@ -132,7 +146,7 @@ func (e *editor) next() string {
 		e.stdio.frames = e.stdio.frames[1:]
 	})
 	if !strings.HasSuffix(frame, "\n") || strings.Count(frame, "\n") != 1 {
-		e.t.Fatalf("a write is not one line: %q", frame)
+		e.t.Fatalf("a write does not end with its line: %q", frame)
 	}
 	return strings.TrimSuffix(frame, "\n")
 }
@@ -165,6 +179,19 @@ func (e *editor) waitFor(what string, ready func() bool) {
 	}
 }
 
+// count counts the calls of the agent that begin with a word.
+func (a *fakeAgents) count(call string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, c := range a.calls {
+		if strings.HasPrefix(c, call+" ") {
+			n++
+		}
+	}
+	return n
+}
+
 // waitForCall waits for a call of the agent and returns all so far.
 func (e *editor) waitForCall(call string) {
 	e.t.Helper()
@@ -183,6 +210,16 @@ func (e *editor) waitForCall(call string) {
 		case <-changed:
 		case <-timer.C:
 			e.t.Fatalf("no call %q of the agent; calls: %q", call, calls)
+		}
+	}
+}
+
+// waitForCheckpoint waits until the checkpoint has a text.
+func (e *editor) waitForCheckpoint(text string) {
+	e.t.Helper()
+	for deadline := time.Now().Add(patience); !strings.Contains(string(e.host.LastCheckpoint()), text); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			e.t.Fatalf("the checkpoint is %s", e.host.LastCheckpoint())
 		}
 	}
 }

@@ -32,6 +32,7 @@ type fakeAgents struct {
 	calls    []string // e.g. "Cancel s1"
 	turns    sync.WaitGroup
 	broken   bool // streams of events break off
+	options  []agents.Option
 }
 
 type fakeSession struct {
@@ -40,6 +41,8 @@ type fakeSession struct {
 	live    bool
 	log     []agents.Event
 	cancels map[string]chan struct{} // prompts under way
+	asked   string                   // the call that waits for an answer
+	answers chan agents.Outcome
 }
 
 // fakeTurn is a turn under way.
@@ -65,6 +68,79 @@ func (a *fakeAgents) change(f func()) {
 // emit appends an event.
 func (t *fakeTurn) emit(data agents.Data) {
 	t.a.change(func() { t.s.append(data) })
+}
+
+// ask asks a person about a call.
+func (t *fakeTurn) ask(ask agents.ToolAsk) agents.Outcome {
+	answers := make(chan agents.Outcome, 1)
+	t.a.change(func() {
+		t.s.asked, t.s.answers = ask.CallID, answers
+		t.s.append(&ask)
+	})
+	outcome := agents.OutcomeCancelled
+	select {
+	case outcome = <-answers:
+	case <-t.cancelled:
+	}
+	t.a.change(func() {
+		t.s.asked = ""
+		t.s.append(&agents.ToolAnswer{CallID: ask.CallID, Outcome: outcome})
+	})
+	return outcome
+}
+
+func (a *fakeAgents) Answer(_ context.Context, r *agentsv1.AnswerRequest) (*agentsv1.AnswerResponse, error) {
+	outcome := agents.OutcomeOf(r.GetOutcome())
+	a.note("Answer %s %s %s", r.GetSessionId(), r.GetCallId(), outcome)
+	a.change(func() {
+		if s := a.sessions[r.GetSessionId()]; s != nil && s.asked != "" && s.asked == r.GetCallId() {
+			s.asked = ""
+			s.answers <- outcome
+		}
+	})
+	return &agentsv1.AnswerResponse{}, nil
+}
+
+func (a *fakeAgents) Options(_ context.Context, r *agentsv1.OptionsRequest) (*agentsv1.OptionsResponse, error) {
+	if _, err := a.live(r.GetSessionId()); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	answer := &agentsv1.OptionsResponse{}
+	for _, o := range a.options {
+		option := &agentsv1.Option{Id: o.ID, Name: o.Name, Current: o.Current}
+		for _, v := range o.Values {
+			option.Values = append(option.Values, &agentsv1.Option_Value{Id: v.ID, Name: v.Name, Description: v.Description})
+		}
+		answer.Options = append(answer.Options, option)
+	}
+	return answer, nil
+}
+
+func (a *fakeAgents) SetOption(_ context.Context, r *agentsv1.SetOptionRequest) (*agentsv1.SetOptionResponse, error) {
+	s, err := a.live(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	if !a.choose(s, r.GetOption(), r.GetValue()) {
+		return nil, status.Errorf(codes.InvalidArgument, "session %s has no option %q", s.id, r.GetOption())
+	}
+	return &agentsv1.SetOptionResponse{}, nil
+}
+
+// choose sets an option of all sessions, and logs it in one.
+func (a *fakeAgents) choose(s *fakeSession, id, value string) (known bool) {
+	a.change(func() {
+		for i := range a.options {
+			if a.options[i].ID == id {
+				a.options[i].Current = value
+				s.append(&agents.SessionOption{Option: id, Value: value})
+				known = true
+			}
+		}
+	})
+	return known
 }
 
 // callID is unique within the session.

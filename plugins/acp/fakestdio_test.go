@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -159,7 +160,10 @@ func (s *fakeStdio) receive(
 			s.change(func() {
 				if r.Write.GetNumber() > s.written {
 					s.written = r.Write.GetNumber()
-					s.frames = append(s.frames, string(r.Write.GetData()))
+					s.frames = append(s.frames, strings.SplitAfter(string(r.Write.GetData()), "\n")...)
+					if last := len(s.frames) - 1; s.frames[last] == "" {
+						s.frames = s.frames[:last]
+					}
 				}
 			})
 			send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Written{Written: r.Write.GetNumber()}})

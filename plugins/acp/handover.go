@@ -32,15 +32,35 @@ type promptState struct {
 	Cancelled bool       `json:"cancelled,omitempty"`
 	Seq       uint64     `json:"seq,omitempty"`
 	View      view       `json:"view"`
+	// Asked is the question that the turn waits for.
+	Asked *askedState `json:"asked,omitempty"`
 
 	line uint64
 }
 
+type askedState struct {
+	Request jsonrpc.ID `json:"request"`
+	CallID  string     `json:"call"`
+	Session bool       `json:"session,omitempty"`
+	// Heard is true when the agent has been told the answer, and only its event is missing.
+	Heard bool `json:"heard,omitempty"`
+}
+
+// maxShownBytes is how much of a card that does not run yet goes into the checkpoint, for a question about it to repeat.
+const maxShownBytes = 1 << 10
+
+// state is what is left to do about the prompt. mu is held.
 func (p *prompt) state() promptState {
-	return promptState{
+	s := promptState{
 		Request: p.request.id, SessionID: p.session.id, PromptID: p.id, Cancelled: p.cancelled, Seq: p.seq, View: p.view,
-		line: p.request.line,
+		Asked: p.asked(), line: p.request.line,
 	}
+	for i, c := range s.View.Open {
+		if c.Shown != nil && len(c.Shown.Title)+len(c.Shown.RawInput) > maxShownBytes {
+			s.View.Open[i].Shown = nil
+		}
+	}
+	return s
 }
 
 // state is the checkpoint as it is now. mu is held.
@@ -59,6 +79,13 @@ func (b *bridge) state() state {
 	return s
 }
 
+func (p *prompt) asked() *askedState {
+	if q := p.question; q != nil {
+		return &askedState{q.id, q.callID, q.session, q.heard}
+	}
+	return nil
+}
+
 // save keeps the checkpoint up to date, for a successor after a crash. A prompt's line is dealt with once the checkpoint has it.
 func (b *bridge) save() {
 	for {
@@ -72,7 +99,7 @@ func (b *bridge) save() {
 		for p := range b.prompts {
 			if p.accepted {
 				now.Prompts = append(now.Prompts, promptState{
-					Request: p.request.id, SessionID: p.session.id, PromptID: p.id, line: p.request.line,
+					Request: p.request.id, SessionID: p.session.id, PromptID: p.id, line: p.request.line, Asked: p.asked(),
 				})
 				now.Dealt = append(now.Dealt, p.request.line)
 			}
@@ -120,14 +147,19 @@ func (b *bridge) restore() {
 		p.accepted, p.begun = true, true
 		p.seq, p.view = saved.Seq, saved.View
 		s.prompt = p
+		if asked := saved.Asked; asked != nil {
+			b.put(&question{
+				prompt: p, id: asked.Request, callID: asked.CallID, session: asked.Session, answered: asked.Heard, heard: asked.Heard,
+			})
+		}
 		if b.saved.HandedOver {
 			if saved.Cancelled {
 				b.cancel(p)
 			}
-			s.post(p.request, p.resume)
+			s.post(turn, p.request, p.resume)
 		} else {
 			b.cancel(p)
-			s.post(p.request, p.lost)
+			s.post(turn, p.request, p.lost)
 		}
 	}
 	b.dealt = b.saved.Dealt
@@ -136,7 +168,7 @@ func (b *bridge) restore() {
 
 // lost answers a prompt whose instance crashed. Its turn, which nobody watches any more, has been cancelled.
 func (p *prompt) lost(context.Context, *request) {
-	p.request.fail(turnFailed(errCrashed.Error()))
+	p.request.respond(jsonrpc.Fail(p.request.id, turnFailed(errCrashed.Error())), p.b.withdrawal(p)...)
 }
 
 var errCrashed = errors.New("the editor bridge crashed while it ran; what it did is in the session")

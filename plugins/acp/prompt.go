@@ -17,14 +17,15 @@ import (
 	"github.com/dsh-go/dsh/sdk/agents"
 )
 
-// prompt is a session/prompt that has no answer yet. bridge.mu guards accepted, cancelled, begun and force; the rest belongs to the
-// mailbox that runs it.
+// prompt is a session/prompt that has no answer yet. bridge.mu guards accepted, cancelled, begun, force and question; the rest belongs
+// to the mailbox that runs it.
 type prompt struct {
 	b       *bridge
 	session *session
 	request *request
 	id      string
 	content []agents.ContentBlock
+	command *invocation // nil: it is for the agent
 
 	ctx  context.Context // ends the following of the turn, with a cause
 	stop context.CancelCauseFunc
@@ -33,6 +34,7 @@ type prompt struct {
 	begun     bool // an event of its turn has been shown
 	cancelled bool
 	force     *time.Timer
+	question  *question // put to the person, and the turn waits for it
 
 	view view
 	seq  uint64 // of the last event shown
@@ -53,6 +55,10 @@ func (b *bridge) cancel(p *prompt) {
 		return
 	}
 	p.cancelled = true
+	if p.command != nil {
+		p.stop(context.Canceled)
+		return
+	}
 	p.force = time.AfterFunc(b.cancelLimit, func() { p.stop(errForced) })
 	if p.accepted {
 		b.running.Go(p.sendCancel)
@@ -72,6 +78,7 @@ func (b *bridge) release(p *prompt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.prompts, p)
+	b.take(p)
 	if p.session.prompt == p {
 		p.session.prompt = nil
 	}
@@ -108,7 +115,7 @@ func (p *prompt) send() (*agents.Events, error) {
 	}
 	events, err := p.offer()
 	if status.Code(err) == codes.NotFound {
-		if _, _, err := p.b.agents.Load(p.ctx, p.session.id); err != nil {
+		if err := p.b.reload(p.ctx, p.session.id); err != nil {
 			return nil, err
 		}
 		return p.offer()
@@ -121,7 +128,7 @@ func (p *prompt) offer() (*agents.Events, error) {
 	cancelled := p.cancelled
 	p.b.mu.Unlock()
 	events, err := p.b.agents.Prompt(p.ctx, agents.Prompt{
-		SessionID: p.session.id, PromptID: p.id, Content: p.content, Cancelled: cancelled,
+		SessionID: p.session.id, PromptID: p.id, Content: p.content, Cancelled: cancelled, CanAsk: true,
 	})
 	if err != nil {
 		return nil, err
@@ -147,17 +154,58 @@ func (p *prompt) follow(events *agents.Events) (*agents.TurnEnd, error) {
 		if err != nil {
 			return nil, err
 		}
-		next := p.view
-		next.Open = slices.Clone(p.view.Open)
-		if err := p.b.write(p.ctx, p.session.id, next.show(e)); err != nil {
+		if err := p.show(e); err != nil {
 			return nil, err
 		}
-		p.view, p.seq = next, e.Seq
 		if end, ok := e.Data.(*agents.TurnEnd); ok {
 			return end, nil
 		}
 		p.shown()
 	}
+}
+
+// show writes what an event makes for the editor to see. An event is shown whole or not at all.
+func (p *prompt) show(e agents.Event) error {
+	next := p.view
+	next.Open = slices.Clone(p.view.Open)
+	lines, err := frames(p.session.id, next.show(e))
+	if err != nil {
+		return err
+	}
+	answered := false
+	switch data := e.Data.(type) {
+	case *agents.ToolAsk:
+		q, request, err := p.ask(&next, data)
+		if err != nil {
+			return err
+		}
+		p.b.mu.Lock()
+		p.b.put(q)
+		p.b.mu.Unlock()
+		signal(p.b.dirty)
+		lines = append(lines, request)
+	case *agents.ToolAnswer:
+		answered = true
+		lines = append(p.b.withdrawal(p), lines...)
+	case *agents.SessionOption:
+		lines = append(lines, p.optionChanged()...)
+	case *agents.ModelRetry:
+		p.b.log.Warn("the model is asked again", "session", p.session.id, "reason", data.Reason, "delay_ms", data.DelayMS)
+	}
+	if len(lines) > 0 {
+		err = p.b.lease.Write(p.ctx, lines...)
+	}
+	_, asked := e.Data.(*agents.ToolAsk)
+	if answered && err == nil || asked && err != nil {
+		p.b.mu.Lock()
+		p.b.take(p)
+		p.b.mu.Unlock()
+	}
+	if err != nil {
+		return err
+	}
+	p.view, p.seq = next, e.Seq
+	return nil
 }
 
 // shown notes the first event: from now on the turn can be handed over.
@@ -173,7 +221,7 @@ func (p *prompt) shown() {
 // handOver stops following the turn, if a successor wants it and can go on: it needs the number of an event, and nothing may wait
 // in the mailbox. mu is held.
 func (p *prompt) handOver() {
-	if p.b.handing && p.begun && len(p.session.mailbox) == 0 {
+	if p.b.handing && p.begun && !p.session.hasWork() {
 		p.stop(errHandover)
 	}
 }
@@ -186,8 +234,7 @@ func (p *prompt) brokeOff(err error) bool {
 // rejoin goes on with a turn whose events broke off: the agent crashed, or was replaced. A session that was lost is loaded again, which
 // ends its open turn.
 func (p *prompt) rejoin(why error) (*agents.TurnEnd, error) {
-	_, _, err := p.b.agents.Load(p.ctx, p.session.id)
-	if err != nil && status.Code(err) != codes.AlreadyExists || p.seq == 0 {
+	if err := p.b.reload(p.ctx, p.session.id); err != nil || p.seq == 0 {
 		return nil, why
 	}
 	end, err := p.subscribe()
@@ -221,9 +268,9 @@ func (p *prompt) finish(end *agents.TurnEnd, err error) {
 		p.leave()
 		return
 	}
-	before, bad := frames(p.session.id, p.view.closeAll())
-	if bad != nil {
-		p.b.log.Error("cannot close the cards of a turn", "session", p.session.id, "error", bad)
+	before := p.b.withdrawal(p)
+	for _, u := range p.view.closeAll() {
+		before = append(before, line(p.session.id, u))
 	}
 	switch {
 	case p.wasCancelled():
@@ -248,6 +295,7 @@ func (p *prompt) leave() {
 	p.b.mu.Lock()
 	p.b.handed = append(p.b.handed, p.state())
 	delete(p.b.prompts, p)
+	p.b.take(p)
 	if p.force != nil {
 		p.force.Stop()
 	}
@@ -322,6 +370,13 @@ func promptContent(blocks []json.RawMessage) ([]agents.ContentBlock, error) {
 	}
 	if blank {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "empty prompt")
+	}
+	size := 0
+	for _, block := range content {
+		size += len(block.Text) + len(block.URI) + len(block.Name)
+	}
+	if size > maxPromptBytes {
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the prompt has %d bytes of text; at most %d MiB are taken", size, maxPromptBytes>>20)
 	}
 	return content, nil
 }

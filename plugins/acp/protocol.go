@@ -1,6 +1,10 @@
 package acp
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/dsh-go/dsh/plugins/acp/jsonrpc"
+)
 
 // What dsh uses of the Agent Client Protocol, version 1. Required arrays are never nil, what is optional and unset is left out.
 
@@ -18,7 +22,10 @@ const (
 	methodDelete        = "session/delete"
 	methodPrompt        = "session/prompt"
 	methodCancel        = "session/cancel"
+	methodSetMode       = "session/set_mode"
+	methodSetOption     = "session/set_config_option"
 	methodUpdate        = "session/update"
+	methodPermission    = "session/request_permission"
 	methodCancelRequest = "$/cancel_request"
 )
 
@@ -74,8 +81,50 @@ type sessionParams struct {
 	MCPServers            []json.RawMessage `json:"mcpServers"`
 }
 
-type newResult struct {
-	SessionID string `json:"sessionId"`
+// openResult is the answer to new, load and resume.
+type openResult struct {
+	SessionID string         `json:"sessionId,omitempty"` // to new
+	Modes     *modeState     `json:"modes,omitempty"`
+	Options   []configOption `json:"configOptions,omitempty"`
+}
+
+type modeState struct {
+	Current   string `json:"currentModeId"`
+	Available []mode `json:"availableModes"`
+}
+
+type mode struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+}
+
+// configOption is what a person can choose from a list.
+type configOption struct {
+	ID       string        `json:"id"`
+	Name     string        `json:"name"`
+	Category string        `json:"category,omitempty"`
+	Type     string        `json:"type"`
+	Current  string        `json:"currentValue"`
+	Options  []configValue `json:"options"`
+}
+
+type configValue struct {
+	Value       string `json:"value"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+}
+
+// settingParams are those of set_mode and of set_config_option.
+type settingParams struct {
+	SessionID string  `json:"sessionId"`
+	ModeID    *string `json:"modeId"`
+	ConfigID  *string `json:"configId"`
+	Value     *string `json:"value"`
+}
+
+type optionsResult struct {
+	Options []configOption `json:"configOptions"`
 }
 
 type listParams struct {
@@ -108,6 +157,39 @@ type cancelRequestParams struct {
 	RequestID json.RawMessage `json:"requestId"`
 }
 
+type withdrawalParams struct {
+	RequestID jsonrpc.ID `json:"requestId"`
+}
+
+type permissionParams struct {
+	SessionID string             `json:"sessionId"`
+	Call      askedCall          `json:"toolCall"`
+	Options   []permissionOption `json:"options"`
+}
+
+// askedCall repeats the card of a call; what it leaves out is unchanged.
+type askedCall struct {
+	ToolCallID string          `json:"toolCallId"`
+	Title      string          `json:"title,omitempty"`
+	ToolKind   string          `json:"kind,omitempty"`
+	Status     string          `json:"status"`
+	RawInput   json.RawMessage `json:"rawInput,omitempty"`
+	Content    []cardContent   `json:"content,omitempty"`
+}
+
+type permissionOption struct {
+	ID   string `json:"optionId"`
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+type permissionResult struct {
+	Outcome struct {
+		Outcome  string `json:"outcome"`
+		OptionID string `json:"optionId"`
+	} `json:"outcome"`
+}
+
 type updateParams struct {
 	SessionID string `json:"sessionId"`
 	Update    update `json:"update"`
@@ -123,6 +205,12 @@ type update struct {
 	Status     string          `json:"status,omitempty"`
 	RawInput   json.RawMessage `json:"rawInput,omitempty"`
 	Meta       *terminalMeta   `json:"_meta,omitempty"`
+
+	Commands []availableCommand `json:"availableCommands,omitempty"`
+	Mode     string             `json:"currentModeId,omitempty"`
+	Options  []configOption     `json:"configOptions,omitempty"`
+	Used     *int64             `json:"used,omitempty"`
+	Size     *int64             `json:"size,omitempty"`
 }
 
 // Kinds of updates.
@@ -132,7 +220,22 @@ const (
 	kindAgentThought = "agent_thought_chunk"
 	kindCard         = "tool_call"
 	kindCardUpdate   = "tool_call_update"
+	kindCommands     = "available_commands_update"
+	kindMode         = "current_mode_update"
+	kindOptions      = "config_option_update"
+	kindUsage        = "usage_update"
+	kindSessionInfo  = "session_info_update"
 )
+
+type availableCommand struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description"`
+	Input       *commandInput `json:"input,omitempty"`
+}
+
+type commandInput struct {
+	Hint string `json:"hint"`
+}
 
 // The states of a card.
 const (

@@ -58,8 +58,8 @@ func (b *bridge) classify(line stdio.Line) {
 	case jsonrpc.Notification:
 		b.notification(m)
 		b.dealtWith(line.Number)
-	case jsonrpc.Response: // dsh asks its editor nothing yet
-		b.dealtWith(line.Number)
+	case jsonrpc.Response:
+		b.answered(m, line.Number)
 	}
 }
 
@@ -124,6 +124,8 @@ func (b *bridge) request(m jsonrpc.Message, line uint64) {
 		b.lifeCycle(r, m.Params)
 	case methodPrompt:
 		b.prompt(r, m.Params)
+	case methodSetMode, methodSetOption:
+		b.setting(r, m.Params)
 	default:
 		r.refuse(jsonrpc.Errorf(jsonrpc.CodeUnknownMethod, "unknown method: %s", m.Method))
 	}
@@ -189,7 +191,7 @@ func (b *bridge) claim(r *request, id string) error {
 		b.cancel(s.prompt)
 		s.prompt = nil
 	}
-	s.post(r, func(ctx context.Context, r *request) {
+	s.post(work, r, func(ctx context.Context, r *request) {
 		switch r.method {
 		case methodLoad, methodResume:
 			s.open(ctx, r, epoch)
@@ -260,9 +262,52 @@ func (b *bridge) accept(r *request, id string, content []agents.ContentBlock, ba
 		return s.busy()
 	}
 	p := b.newPrompt(s, r, rand.Text())
-	p.content = content
 	s.prompt = p
-	s.post(r, p.run)
+	if p.command = parseCommand(content); p.command != nil {
+		s.post(turn, r, p.runCommand)
+		return nil
+	}
+	p.content = content
+	s.post(turn, r, p.run)
+	return nil
+}
+
+// setting settles in wire order whether an option may be set. It is set beside a turn that runs.
+func (b *bridge) setting(r *request, raw json.RawMessage) {
+	var params settingParams
+	if err := decode(raw, &params); err != nil {
+		r.refuse(err)
+		return
+	}
+	option, value := params.ConfigID, params.Value
+	if r.method == methodSetMode {
+		mode := optionMode
+		option, value = &mode, params.ModeID
+	}
+	switch {
+	case option == nil:
+		r.refuse(jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "configId must be a string"))
+		return
+	case value == nil:
+		r.refuse(jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the value must be a string"))
+		return
+	}
+	if err := b.acceptSetting(r, params.SessionID, *option, *value); err != nil {
+		r.refuse(err)
+	}
+}
+
+func (b *bridge) acceptSetting(r *request, id, option, value string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.sessions[id]
+	switch {
+	case s == nil || !s.expected:
+		return unknownSession(id)
+	case s.full():
+		return s.busy()
+	}
+	s.postBeside(r, func(ctx context.Context, r *request) { s.set(ctx, r, option, value) })
 	return nil
 }
 

@@ -39,8 +39,11 @@ func (r *request) answer(result any) { r.respond(jsonrpc.Answer(r.id, result)) }
 // fail sends an error: as it is when it is one of the protocol, else what the seam's status says.
 func (r *request) fail(err error) { r.respond(jsonrpc.Fail(r.id, r.b.protocolError(err))) }
 
-// respond writes the answer, after the updates that belong before it.
-func (r *request) respond(answer []byte, before ...[]byte) {
+// respond sends the answer, after the updates that belong before it.
+func (r *request) respond(answer []byte, before ...[]byte) { r.send(append(before, answer)...) }
+
+// send writes the answer, and what belongs right before and after it.
+func (r *request) send(lines ...[]byte) {
 	if r.answered.Swap(true) {
 		r.b.log.Error("a request would be answered twice", "method", r.method)
 		return
@@ -48,7 +51,7 @@ func (r *request) respond(answer []byte, before ...[]byte) {
 	if r.prompt != nil {
 		r.b.release(r.prompt)
 	}
-	if err := r.b.lease.Write(r.b.out, append(before, answer)...); err != nil {
+	if err := r.b.lease.Write(r.b.out, lines...); err != nil {
 		r.b.log.Debug("an answer was not written", "method", r.method, "error", err)
 	}
 	r.b.finish(r)
@@ -61,6 +64,14 @@ func (b *bridge) finish(r *request) {
 	ack := b.lines.done(r.line)
 	b.mu.Unlock()
 	b.lease.Ack(ack)
+	signal(b.settled)
+}
+
+// forsake counts a frame as done with that a successor will see again.
+func (b *bridge) forsake() {
+	b.mu.Lock()
+	b.inFlight--
+	b.mu.Unlock()
 	signal(b.settled)
 }
 

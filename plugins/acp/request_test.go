@@ -2,7 +2,9 @@ package acp
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,6 +23,19 @@ func TestPanicOfAHandlerIsAnswered(t *testing.T) {
 	r.handle(func(context.Context, *request) { panic("boom") })
 	if len(b.replies) != 0 {
 		t.Error("a second answer is on its way")
+	}
+}
+
+func TestPromptsOfASizeThatNoSessionCouldKeepAreRefused(t *testing.T) {
+	block := func(size int) json.RawMessage {
+		return json.RawMessage(`{"type":"text","text":"` + strings.Repeat("x", size) + `"}`)
+	}
+	if _, err := promptContent([]json.RawMessage{block(maxPromptBytes / 2), block(maxPromptBytes / 2)}); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	_, err := promptContent([]json.RawMessage{block(maxPromptBytes), block(1)})
+	if want := "the prompt has 16777217 bytes of text; at most 16 MiB are taken"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -22,12 +22,33 @@ type session struct {
 	// live is true while the session is open: what the mailbox goes by.
 	live bool
 	// expected is what live will be when the mailbox is empty: what the reader goes by. Each request that changes it has an epoch.
-	expected bool
-	epoch    int
-	prompt   *prompt // in flight: received and not answered
-	mailbox  []func()
-	working  bool
+	expected   bool
+	epoch      int
+	prompt     *prompt           // in flight: received and not answered
+	known      map[string]string // the options as the editor knows them; nil: there are none
+	announced  int               // the version of the offer that the editor has been told
+	announcing bool
+
+	// The mailbox runs one after the other. Beside it, likewise, run the settings: while a turn is all that the mailbox has, or nothing.
+	mailbox []mail
+	current mailKind // of what the mailbox runs; 0: nothing
+	beside  []func()
+	setting bool // beside runs
 }
+
+// mail is something to do about a session, in its order.
+type mail struct {
+	kind mailKind
+	run  func()
+}
+
+type mailKind int
+
+const (
+	work   mailKind = iota + 1 // opens or closes the session
+	turn                       // a prompt
+	notice                     // an announcement: nobody waits for it
+)
 
 // expect notes what a request will make of the session. mu is held.
 func (s *session) expect(live bool) (epoch int) {
@@ -53,39 +74,89 @@ func (s *session) isLive() bool {
 	return s.live
 }
 
-func (s *session) full() bool { return len(s.mailbox) >= maxMailbox }
+func (s *session) full() bool { return len(s.mailbox)+len(s.beside) >= maxMailbox }
 
 func (s *session) busy() error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternal, "busy: %d requests wait for session %s", maxMailbox, s.id)
 }
 
+// hasWork is true when something waits that a request is owed an answer for, after what runs. mu is held.
+func (s *session) hasWork() bool {
+	return slices.ContainsFunc(s.mailbox, func(m mail) bool { return m.kind != notice })
+}
+
 // post puts a request into the mailbox. mu is held.
-func (s *session) post(r *request, handler func(context.Context, *request)) {
-	s.mailbox = append(s.mailbox, func() { r.handle(handler) })
-	if !s.working {
-		s.working = true
-		s.b.running.Go(s.empty)
+func (s *session) post(kind mailKind, r *request, handler func(context.Context, *request)) {
+	s.deliver(mail{kind, func() { r.handle(handler) }})
+}
+
+// deliver puts something into the mailbox. mu is held.
+func (s *session) deliver(m mail) {
+	s.mailbox = append(s.mailbox, m)
+	s.proceed()
+}
+
+// postBeside lets a request run beside the turn, or before one that waits for the session to open. mu is held.
+func (s *session) postBeside(r *request, handler func(context.Context, *request)) {
+	run := func() { r.handle(handler) }
+	if s.current == work || slices.ContainsFunc(s.mailbox, func(m mail) bool { return m.kind == work }) {
+		last := len(s.mailbox)
+		for last > 0 && s.mailbox[last-1].kind == turn {
+			last--
+		}
+		s.mailbox = slices.Insert(s.mailbox, last, mail{work, run})
+		return
+	}
+	s.beside = append(s.beside, run)
+	if !s.setting {
+		s.setting = true
+		s.b.running.Go(s.emptyBeside)
 	}
 }
 
-// empty runs the mailbox until nothing is left in it.
+// proceed lets the mailbox run what comes next. mu is held.
+func (s *session) proceed() {
+	switch {
+	case s.current != 0 || s.setting:
+	case len(s.mailbox) > 0:
+		s.current = s.mailbox[0].kind
+		s.b.running.Go(s.empty)
+	case !s.live && !s.expected:
+		delete(s.b.sessions, s.id)
+	}
+}
+
+// empty runs the mailbox until nothing is left in it, or settings come first.
 func (s *session) empty() {
-	for {
-		s.b.mu.Lock()
-		if len(s.mailbox) == 0 {
-			s.working = false
-			s.mailbox = nil
-			if !s.live && !s.expected {
-				delete(s.b.sessions, s.id)
-			}
-			s.b.mu.Unlock()
-			return
-		}
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	for len(s.mailbox) > 0 && !s.setting {
 		next := s.mailbox[0]
 		s.mailbox = s.mailbox[1:]
+		s.current = next.kind
+		s.b.mu.Unlock()
+		next.run()
+		s.b.mu.Lock()
+	}
+	if len(s.mailbox) == 0 {
+		s.mailbox = nil
+	}
+	s.current = 0
+	s.proceed()
+}
+
+func (s *session) emptyBeside() {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	for len(s.beside) > 0 {
+		next := s.beside[0]
+		s.beside = s.beside[1:]
 		s.b.mu.Unlock()
 		next()
+		s.b.mu.Lock()
 	}
+	s.beside, s.setting = nil, false
+	s.proceed()
 }
 
 func alreadyLoaded(id string) error {
@@ -112,11 +183,27 @@ func (b *bridge) create(ctx context.Context, r *request, raw json.RawMessage) {
 		r.fail(err)
 		return
 	}
+	s := &session{b: b, id: id, live: true, expected: true}
+	answer := s.withOptions(openResult{SessionID: id}, b.options(ctx, id))
 	b.mu.Lock()
-	b.sessions[id] = &session{b: b, id: id, live: true, expected: true}
+	b.sessions[id] = s
+	s.post(work, r, func(_ context.Context, r *request) { s.begin(r, answer) })
 	b.mu.Unlock()
 	signal(b.dirty)
-	r.answer(newResult{id})
+}
+
+// begin answers the request that has opened the session, and announces the commands.
+func (s *session) begin(r *request, answer openResult) {
+	s.b.mu.Lock()
+	s.announced = 0 // of what it was told before it was closed the editor keeps nothing
+	s.b.mu.Unlock()
+	lines := [][]byte{jsonrpc.Answer(r.id, answer)}
+	if announcement := s.announcement(); announcement != nil {
+		lines = append(lines, announcement)
+	} else {
+		signal(s.b.toolsChanged) // they are not known yet
+	}
+	r.send(lines...)
 }
 
 func checkDirectory(cwd string) error {
@@ -151,43 +238,18 @@ func (s *session) open(ctx context.Context, r *request, epoch int) {
 			return
 		}
 	}
+	answer := s.withOptions(openResult{}, s.b.options(ctx, s.id))
 	s.became(true, epoch)
-	r.answer(empty{})
+	s.begin(r, answer)
 }
 
-// replay shows the stored session.
-func (s *session) replay(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	events, err := s.b.agents.Subscribe(ctx, s.id, 0, false)
-	if err != nil {
-		return err
-	}
-	v := view{Terminals: s.b.showsTerminals(), replay: true}
-	for {
-		e, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return s.b.write(ctx, s.id, v.closeAll())
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.b.write(ctx, s.id, v.show(e)); err != nil {
-			return err
-		}
-	}
-}
-
-// write sends updates.
-func (b *bridge) write(ctx context.Context, sessionID string, updates []update) error {
-	if len(updates) == 0 {
+// reload makes a session live again that the agent has lost, because it crashed.
+func (b *bridge) reload(ctx context.Context, id string) error {
+	_, _, err := b.agents.Load(ctx, id)
+	if status.Code(err) == codes.AlreadyExists {
 		return nil
 	}
-	lines, err := frames(sessionID, updates)
-	if err != nil {
-		return err
-	}
-	return b.lease.Write(ctx, lines...)
+	return err
 }
 
 func (b *bridge) showsTerminals() bool {

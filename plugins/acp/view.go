@@ -25,6 +25,8 @@ type view struct {
 	Reasoning bool `json:"reasoning,omitempty"`
 
 	replay bool
+	title  string  // of a replay: the last one
+	usage  *update // likewise
 }
 
 // card is a tool call that is not over.
@@ -35,6 +37,10 @@ type card struct {
 	Running  bool `json:"running,omitempty"`
 	// NewLine is true when the terminal's output so far is empty or ends with a newline.
 	NewLine bool `json:"newLine,omitempty"`
+	// Shown is what a question about the call repeats; nil when it runs already.
+	Shown *agents.Presentation `json:"shown,omitempty"`
+	// Reason is true when the card shows a hook's reason to ask, until that is answered.
+	Reason bool `json:"reason,omitempty"`
 }
 
 // show returns the updates that an event makes. An event of a type it does not know makes none.
@@ -54,16 +60,75 @@ func (v *view) show(e agents.Event) []update {
 		return v.wholeMessage(data)
 	case *agents.ToolCall:
 		return v.call(data)
+	case *agents.ToolAnswer:
+		return v.answered(data)
 	case *agents.ToolStart:
 		return v.start(data)
 	case *agents.ToolOutput:
 		return v.output(data)
 	case *agents.ToolResult:
 		return v.result(data)
+	case *agents.Usage:
+		return v.used(data)
+	case *agents.SessionTitle:
+		if v.replay {
+			v.title = data.Title
+			return nil
+		}
+		return []update{{Kind: kindSessionInfo, Title: data.Title}}
 	case *agents.TurnEnd:
 		return v.closeAll()
 	}
 	return nil
+}
+
+// used shows how full the model's window is, when its size is known.
+func (v *view) used(data *agents.Usage) []update {
+	if data.ContextWindow <= 0 {
+		return nil
+	}
+	u := usageUpdate(data)
+	if v.replay {
+		v.usage = &u
+		return nil
+	}
+	return []update{u}
+}
+
+// asked is a call as a question about it shows it. A reason to ask comes after what the card shows, and stays until the answer.
+func (v *view) asked(data *agents.ToolAsk) askedCall {
+	call := askedCall{ToolCallID: data.CallID, Status: statusPending}
+	c := v.find(data.CallID)
+	if c == nil {
+		return call
+	}
+	if p := c.Shown; p != nil {
+		call.Title, call.ToolKind, call.RawInput = p.Title, p.Kind, p.RawInput
+	}
+	if data.Reason != "" {
+		c.Reason = true
+		block := textBlock(data.Reason)
+		call.Content = append(c.content(), cardContent{Type: "content", Content: &block})
+	}
+	return call
+}
+
+// answered takes the reason to ask off the card.
+func (v *view) answered(data *agents.ToolAnswer) []update {
+	c := v.find(data.CallID)
+	if c == nil || !c.Reason {
+		return nil
+	}
+	c.Reason = false
+	return []update{{Kind: kindCardUpdate, ToolCallID: c.ID, Content: c.content()}}
+}
+
+// content is what the card shows before it has a result.
+func (c *card) content() []cardContent {
+	if c.Terminal {
+		return []cardContent{{Type: "terminal", TerminalID: c.ID}}
+	}
+	return []cardContent{}
 }
 
 func userMessage(m *agents.UserMessage) []update {
@@ -109,13 +174,14 @@ func (v *view) call(data *agents.ToolCall) []update {
 	u := update{
 		Kind: kindCard, ToolCallID: data.CallID, Title: p.Title, ToolKind: p.Kind, Status: statusPending, RawInput: p.RawInput,
 	}
-	if v.find(data.CallID) != nil { // the arguments were rewritten: the card is there, and only a new one can have a terminal
+	if c := v.find(data.CallID); c != nil { // the arguments were rewritten: the card is there, and only a new one can have a terminal
+		c.Shown = &p
 		u.Kind, u.Status = kindCardUpdate, ""
 		return []update{u}
 	}
-	c := card{ID: data.CallID, Terminal: v.Terminals && p.Terminal != nil, NewLine: true}
+	c := card{ID: data.CallID, Terminal: v.Terminals && p.Terminal != nil, NewLine: true, Shown: &p}
 	if c.Terminal {
-		u.Content = []cardContent{{Type: "terminal", TerminalID: c.ID}}
+		u.Content = c.content()
 		u.Meta = &terminalMeta{Info: &terminalInfo{c.ID, p.Terminal.Cwd}}
 	}
 	v.Open = append(v.Open, c)
@@ -127,7 +193,7 @@ func (v *view) start(data *agents.ToolStart) []update {
 	if c == nil || c.Running {
 		return nil
 	}
-	c.Running = true
+	c.Running, c.Shown = true, nil
 	return []update{{Kind: kindCardUpdate, ToolCallID: c.ID, Status: statusRunning}}
 }
 

@@ -57,6 +57,9 @@ func ParseID(raw json.RawMessage) (ID, bool) {
 	return ID{text}, digits != "" && json.Valid(raw)
 }
 
+// StringID is the id of a request of one's own.
+func StringID(text string) ID { return ID{strconv.Quote(text)} }
+
 // Key is the same for ids that are equal, however they are written.
 func (id ID) Key() string {
 	var text string
@@ -209,6 +212,20 @@ func Notify(method string, params any) ([]byte, error) {
 		Method  string  `json:"method"`
 		Params  any     `json:"params"`
 	}{Method: method, Params: params})
+	if err != nil {
+		return nil, fmt.Errorf("marshal the params of %s: %w", method, err)
+	}
+	return frame, nil
+}
+
+// Call makes the line of a request of one's own.
+func Call(id ID, method string, params any) ([]byte, error) {
+	frame, err := line(struct {
+		Version version `json:"jsonrpc"`
+		ID      ID      `json:"id"`
+		Method  string  `json:"method"`
+		Params  any     `json:"params"`
+	}{ID: id, Method: method, Params: params})
 	if err != nil {
 		return nil, fmt.Errorf("marshal the params of %s: %w", method, err)
 	}
