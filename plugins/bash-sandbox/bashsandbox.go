@@ -28,7 +28,7 @@ const (
 // Config is the row's `config`.
 type Config struct {
 	Mode       string   `json:"mode" jsonschema:"read-only: nothing can be written; workspace-write: the workspace and a temporary directory can; full: files are not confined"`
-	Network    bool     `json:"network" jsonschema:"whether commands reach the network; without it each has a loopback interface of its own"`
+	Network    bool     `json:"network,omitempty" jsonschema:"whether commands reach the network; without it each has a loopback interface of its own"`
 	Namespaces string   `json:"namespaces" jsonschema:"required: confine with user and mount namespaces besides Landlock, and refuse to start where the system has none; off: with Landlock alone"`
 	AllowWrite []string `json:"allowWrite,omitempty" jsonschema:"further directories and files that can be written in workspace-write mode; ~/ is the home directory"`
 	DenyRead   []string `json:"denyRead,omitempty" jsonschema:"further directories and files that cannot be read; ~/ is the home directory"`

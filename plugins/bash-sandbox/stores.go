@@ -3,6 +3,7 @@ package bashsandbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 var homeStores = []string{
 	".ssh", ".gnupg", ".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli",
 	".aws", ".azure", ".config/gcloud", ".config/doctl", ".oci", ".kube", ".docker", ".config/containers/auth.json", ".config/helm",
-	".terraform.d", ".terraformrc", ".vault-token", ".config/rclone", ".config/op", ".config/sops", ".config/age",
+	".terraform.d/credentials.tfrc.json", ".terraformrc", ".vault-token", ".config/rclone", ".config/op", ".config/sops", ".config/age",
 	".npmrc", ".yarnrc.yml", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".bundle/config",
 	".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json",
 	".pgpass", ".my.cnf", ".mylogin.cnf", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".config/github-copilot",
@@ -54,9 +55,9 @@ func findPlaces(config *Config, getenv func(string) string) (places, error) {
 	}
 	p.stores = append(p.stores, systemStores...)
 	for variable, below := range map[string]string{
-		"XDG_STATE_HOME": "dsh", "XDG_CONFIG_HOME": "dsh", "GNUPGHOME": "", "AWS_SHARED_CREDENTIALS_FILE": "", "AWS_CONFIG_FILE": "",
+		"XDG_STATE_HOME": "dsh", "XDG_CONFIG_HOME": "dsh", "GNUPGHOME": "", "AWS_CONFIG_FILE": "",
 		"KUBECONFIG": "", "DOCKER_CONFIG": "", "NETRC": "", "NPM_CONFIG_USERCONFIG": "", "GH_CONFIG_DIR": "", "CLOUDSDK_CONFIG": "",
-		"PASSWORD_STORE_DIR": "", "PGPASSFILE": "", "GOOGLE_APPLICATION_CREDENTIALS": "",
+		"PGPASSFILE": "",
 	} {
 		for _, path := range filepath.SplitList(getenv(variable)) {
 			if filepath.IsAbs(path) {
@@ -65,9 +66,8 @@ func findPlaces(config *Config, getenv func(string) string) (places, error) {
 		}
 	}
 	p.services = append(p.services, services...)
-	uid := strconv.Itoa(os.Getuid())
-	p.services = append(p.services, "/run/user/"+uid, "/tmp/dsh-"+uid, filepath.Join(os.TempDir(), "dsh-"+uid))
-	for _, variable := range []string{"XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "GPG_AGENT_INFO"} {
+	p.services = append(p.services, "/run/user/"+uid(), "/tmp/dsh-"+uid(), filepath.Join(os.TempDir(), "dsh-"+uid()))
+	for _, variable := range []string{"XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "PLUGIN_UNIX_SOCKET_DIR"} {
 		if path := getenv(variable); filepath.IsAbs(path) {
 			p.services = append(p.services, filepath.Clean(path))
 		}
@@ -104,17 +104,19 @@ func findPlaces(config *Config, getenv func(string) string) (places, error) {
 	return p, nil
 }
 
-// homeDirs are the directory that HOME names and that of the account.
+// homeDirs are the directory that HOME names, and then that of the account.
 func homeDirs(getenv func(string) string) []string {
 	var homes []string
 	if home := getenv("HOME"); filepath.IsAbs(home) {
 		homes = append(homes, filepath.Clean(home))
 	}
-	if account, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil && filepath.IsAbs(account.HomeDir) {
+	if account, err := user.LookupId(uid()); err == nil && filepath.IsAbs(account.HomeDir) {
 		homes = append(homes, filepath.Clean(account.HomeDir))
 	}
-	return slices.DeleteFunc(unique(homes), func(home string) bool { return home == "/" })
+	return slices.DeleteFunc(slices.Compact(homes), func(home string) bool { return home == "/" })
 }
+
+func uid() string { return strconv.Itoa(os.Getuid()) }
 
 // expandAll makes the paths of a configuration key absolute.
 func expandAll(key string, paths, homes []string) ([]string, error) {
@@ -148,10 +150,16 @@ func unique(paths []string) []string {
 	return slices.Compact(paths)
 }
 
-// resolved returns where the paths really are, symbolic links followed as far as there is something, and besides that, for a link,
-// where it is itself.
-func resolved(paths []string) []string {
-	var real []string
+// place is a path without symbolic links, and what is there.
+type place struct {
+	path string
+	info fs.FileInfo // nil: nothing
+}
+
+// find returns where the paths really are, symbolic links followed as far as there is something; of a path that is a link, the link
+// too. They are sorted.
+func find(paths []string) []place {
+	var found []place
 	parents := map[string]string{}
 	for _, path := range paths {
 		dir := filepath.Dir(path)
@@ -160,15 +168,21 @@ func resolved(paths []string) []string {
 			parent = realPath(dir)
 			parents[dir] = parent
 		}
-		itself := filepath.Join(parent, filepath.Base(path))
-		real = append(real, itself)
-		if info, err := os.Lstat(itself); err == nil && info.Mode()&os.ModeSymlink != 0 {
-			if target := realPath(itself); target != "/" {
-				real = append(real, target)
+		path = filepath.Join(parent, filepath.Base(path))
+		info, err := os.Lstat(path)
+		if err != nil {
+			info = nil
+		}
+		found = append(found, place{path, info})
+		if info != nil && info.Mode()&fs.ModeSymlink != 0 {
+			if target := realPath(path); target != "/" {
+				info, _ := os.Lstat(target)
+				found = append(found, place{target, info})
 			}
 		}
 	}
-	return unique(real)
+	slices.SortFunc(found, func(a, b place) int { return strings.Compare(a.path, b.path) })
+	return slices.CompactFunc(found, func(a, b place) bool { return a.path == b.path })
 }
 
 // realPath follows symbolic links as far as the path exists.

@@ -93,6 +93,19 @@ func BenchmarkTrueBy32(b *testing.B) {
 	})
 }
 
+// BenchmarkStart is a start in the background, with many tasks that run already.
+func BenchmarkStart(b *testing.B) {
+	for _, many := range []int{0, 1000} {
+		b.Run(fmt.Sprint("besides-", many), func(b *testing.B) {
+			f := start(b, executor.Options{})
+			for range many {
+				f.task(b, "0123456789abcdef0123456789abcdef", "sleep 1000")
+			}
+			measure(b, func() { f.task(b, "0123456789abcdef0123456789abcdef", "true") })
+		})
+	}
+}
+
 func BenchmarkOutput512MiB(b *testing.B) {
 	const command = "head -c 536870912 /dev/zero"
 	b.Run("floor", func(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +15,9 @@ import (
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 )
 
-// drainLimit is how long output is still read after the shell's end when something goes on writing.
-const drainLimit = 200 * time.Millisecond
+// drainBytes is how much is still read after the shell's end when something goes on writing: no pipe holds more, so that all that
+// the shell itself wrote is in it. A limit of time would lose output when the machine is busy.
+const drainBytes = 1 << 20
 
 // finishStderr is how much of the end of stderr a policy sees.
 const finishStderr = 4 << 10
@@ -144,6 +146,9 @@ func (c *command) supervise(limit time.Duration) {
 	if c.finish != nil {
 		notes, err := c.finish(c.exit, c.stderr.end(finishStderr))
 		c.notes, c.failure = append(c.notes, notes...), asStatus(err)
+		if c.failure != nil {
+			e.shell.Store(nil)
+		}
 	}
 	close(c.done)
 }
@@ -177,18 +182,10 @@ func (c *command) reap() {
 
 // drain waits until what the shell left in the pipes is read, and ends the streams.
 func (c *command) drain() {
-	limit := time.NewTimer(drainLimit)
-	defer limit.Stop()
-	for _, o := range []*output{c.stdout, c.stderr} {
-		o.hurry()
-	}
-	for _, o := range []*output{c.stdout, c.stderr} {
-		select {
-		case <-o.drained:
-		case <-limit.C:
-			limit.Reset(0) // for the other one
-		}
-	}
+	c.stdout.hurry()
+	c.stderr.hurry()
+	<-c.stdout.drained
+	<-c.stderr.drained
 	c.stdout.finish()
 	c.stderr.finish()
 	if c.live != nil {
@@ -202,7 +199,8 @@ type output struct {
 	stream
 	index   int // 0: stdout, 1: stderr
 	pipe    *os.File
-	drained chan struct{} // closed by the reader at the end of the pipe, or when it was empty after hurry
+	hurried atomic.Bool   // the shell has ended
+	drained chan struct{} // closed by the reader at the end of the pipe, or when after hurry it was empty or enough has come
 }
 
 func (e *engine) newOutput(n uint64, index int) *output {
@@ -213,8 +211,11 @@ func (e *engine) newOutput(n uint64, index int) *output {
 	}
 }
 
-// hurry makes the reader close drained when the pipe is empty.
-func (o *output) hurry() { _ = o.pipe.SetReadDeadline(time.Unix(1, 0)) }
+// hurry makes the reader close drained soon: the flag is for one that reads, the deadline wakes one that waits.
+func (o *output) hurry() {
+	o.hurried.Store(true)
+	_ = o.pipe.SetReadDeadline(time.Unix(1, 0))
+}
 
 // readBuffers are shared by all readers; one that waits holds none.
 var readBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
@@ -233,12 +234,14 @@ func (c *command) pump(o *output) {
 	if err != nil {
 		return
 	}
-	hurried, wide := false, false
+	wide := false
+	late := 0 // bytes since the hurry
 	for {
 		err := raw.Read(func(fd uintptr) (ended bool) {
 			buf := readBuffers.Get().(*[256 << 10]byte)
 			defer readBuffers.Put(buf)
 			for {
+				hurried := o.hurried.Load() // before the read: what it finds is all that was there
 				n, err := unix.Read(int(fd), buf[:])
 				switch {
 				case n > 0:
@@ -249,6 +252,11 @@ func (c *command) pump(o *output) {
 					if n >= usualPipe && !wide {
 						wide = true
 						widen(fd)
+					}
+					if hurried {
+						if late += n; late >= drainBytes {
+							drained.Do(func() { close(o.drained) })
+						}
 					}
 				case err == unix.EINTR:
 				case err == unix.EAGAIN:
@@ -264,7 +272,6 @@ func (c *command) pump(o *output) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		hurried = true
 		_ = o.pipe.SetReadDeadline(time.Time{})
 	}
 }

@@ -26,6 +26,13 @@
 // escapes a killed executor, though not a living one: a process that has left the session, emptied its environment and lost its
 // parent.
 //
+// # What a crash leaves
+//
+// The instance keeps a list of its tasks with the host: those that run or have not been read to their end. A task is in it before
+// its start is answered; starts at the same time share a write. After a crash the next instance says of each that it was lost, to
+// its owner alone, and publishes that as the task's end. A list of an instance that retired says nothing to its successor: the
+// tasks still live with the old one.
+//
 // # Concurrency
 //
 // Each command has one goroutine that supervises it and owns its end, one that waits for its shell, and one reader for each of

@@ -97,6 +97,7 @@ func Serve(c *sdk.Context, o Options) error {
 	if err := prepareProcess(); err != nil {
 		return err
 	}
+	e.checkpoint.keep = c.Checkpoint
 	var err error
 	if e.spawner, err = newSpawner(); err != nil {
 		return fmt.Errorf("set up the start of commands: %w", err)
@@ -107,6 +108,15 @@ func Serve(c *sdk.Context, o Options) error {
 	}
 	c.Effect("executor", e.close)
 	c.Go("commands", e.run)
+	if len(c.Restored()) > 0 {
+		untold := e.restore()
+		c.Go("lost tasks", func(context.Context) error {
+			e.tellLost(untold)
+			return nil
+		})
+	}
+	c.OnRetire(e.retire)
+	c.OnResume(e.resume)
 	bashv1.RegisterBashServer(c, &server{engine: e})
 	return nil
 }
@@ -122,6 +132,8 @@ type engine struct {
 	guard   *guard
 	spills  spills
 	scans   scans
+
+	checkpoint checkpoint
 
 	closing chan struct{}  // closed when no command is taken any more and all are being killed
 	dead    chan struct{}  // closed when every command is dead

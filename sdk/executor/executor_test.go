@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,6 +24,17 @@ import (
 	"github.com/dsh-go/dsh/sdk/executor"
 	"github.com/dsh-go/dsh/sdk/plugintest"
 )
+
+// TestMain is also an executor of its own process, for tests that kill one.
+func TestMain(m *testing.M) {
+	plugintest.Main(plugin(executor.Options{}, executor.Serve))
+	goleak.VerifyTestMain(m)
+}
+
+func plugin(o executor.Options, serve func(*sdk.Context, executor.Options) error) *sdk.Plugin {
+	return sdk.Define(sdk.Manifest{Name: "bash-test", Version: "1.0.0", Provides: []sdk.Seam{bash.Seam}}, sdk.NoConfig{},
+		func(c *sdk.Context, _ sdk.NoConfig) error { return serve(c, o) })
+}
 
 // fixture is an executor that runs in the test's process, and a client of it.
 type fixture struct {
@@ -56,14 +68,25 @@ func startIn(t *testing.T, tmp string, o executor.Options) *fixture {
 func startWith(t testing.TB, o executor.Options, serve func(*sdk.Context, executor.Options) error) *fixture {
 	t.Helper()
 	f := &fixture{host: &plugintest.Host{}, events: &eventLog{}}
-	plugin := sdk.Define(sdk.Manifest{Name: "bash-test", Version: "1.0.0", Provides: []sdk.Seam{bash.Seam}}, sdk.NoConfig{},
-		func(c *sdk.Context, _ sdk.NoConfig) error { return serve(c, o) })
-	f.instance = plugintest.Start(t, plugin, plugintest.Options{
-		Host:  f.host,
-		Seams: func(r grpc.ServiceRegistrar) { eventsv1.RegisterEventsServer(r, f.events) },
-	})
+	f.instance = plugintest.Start(t, plugin(o, serve), f.options())
 	f.Client = bash.NewClient(f.instance.Conn())
 	return f
+}
+
+// startProcess is start in a process of its own, with the default options.
+func startProcess(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{host: &plugintest.Host{}, events: &eventLog{}}
+	f.instance = plugintest.StartProcess(t, "bash-test", f.options())
+	f.Client = bash.NewClient(f.instance.Conn())
+	return f
+}
+
+func (f *fixture) options() plugintest.Options {
+	return plugintest.Options{
+		Host:  f.host,
+		Seams: func(r grpc.ServiceRegistrar) { eventsv1.RegisterEventsServer(r, f.events) },
+	}
 }
 
 // eventLog stands in for the host's events.
@@ -172,14 +195,3 @@ var sleeper = func() func() string {
 		return fmt.Sprint(n)
 	}
 }()
-
-func TestRunReportsOutputAndExit(t *testing.T) {
-	f := start(t, executor.Options{})
-	r := f.run(t, "echo out; echo err >&2; exit 5")
-	if string(r.GetStdout().GetData()) != "out\n" || string(r.GetStderr().GetData()) != "err\n" || r.GetExit().GetCode() != 5 {
-		t.Errorf("got %v", r)
-	}
-	if r.GetExit().GetSignal() != "" || r.GetTimedOut() || r.GetAborted() || r.GetTimeoutMs() != 120000 || r.GetDurationUs() <= 0 {
-		t.Errorf("got %v", r)
-	}
-}

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dsh-go/dsh/sdk/executor"
 )
@@ -25,36 +23,14 @@ func guardOf(parent int) int {
 	return 0
 }
 
-func TestNothingSurvivesAnExecutorThatIsKilled(t *testing.T) {
-	for _, escape := range escapes {
-		if strings.Contains(escape.command, "env -i setsid") {
-			continue // it has neither mark nor group nor parent left: only an executor that lives finds it
-		}
-		t.Run(escape.name, func(t *testing.T) {
-			t.Parallel()
-			sleep := sleeper()
-			c := startChild(t, strings.ReplaceAll(escape.command, "SLEEP", sleep), time.Minute)
-			eventually(t, "the command running", func() bool { return running("sleep", sleep) })
-			guard := guardOf(c.pid())
-			c.kill()
-			began := time.Now()
-			eventually(t, "nothing left", func() bool { return !running("sleep", sleep) })
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("took %v", took)
-			}
-			eventually(t, "the guard gone", func() bool { return !slices.Contains(pidsOf("dsh-guard"), guard) })
-		})
-	}
-}
-
 func TestGuardRemovesTheSpillFilesOfAnExecutorThatIsKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	c := startChild(t, "seq 1 50000", time.Minute)
-	c.waitFor(t, "result")
+	c := startProcess(t)
+	c.run(t, "seq 1 50000")
 	if files, _ := filepath.Glob(os.Getenv("TMPDIR") + "/dsh-bash-*/*"); len(files) != 1 {
 		t.Errorf("spilled: %v", files)
 	}
-	c.kill()
+	c.instance.Kill()
 	eventually(t, "they are gone", func() bool {
 		dirs, err := filepath.Glob(os.Getenv("TMPDIR") + "/dsh-bash-*")
 		return err == nil && len(dirs) == 0
@@ -63,21 +39,22 @@ func TestGuardRemovesTheSpillFilesOfAnExecutorThatIsKilled(t *testing.T) {
 
 func TestGuardIsStartedAgain(t *testing.T) {
 	sleep := sleeper()
-	c := startChild(t, "setsid sleep "+sleep+" & wait", time.Minute)
-	eventually(t, "the command running", func() bool { return running("sleep", sleep) && guardOf(c.pid()) != 0 })
-	first := guardOf(c.pid())
+	c := startProcess(t)
+	c.task(t, "", "setsid sleep "+sleep+" & wait")
+	eventually(t, "the command running", func() bool { return running("sleep", sleep) && guardOf(c.instance.PID()) != 0 })
+	first := guardOf(c.instance.PID())
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another guard", func() bool { g := guardOf(c.pid()); return g != 0 && g != first })
-	c.kill()
+	eventually(t, "another guard", func() bool { g := guardOf(c.instance.PID()); return g != 0 && g != first })
+	c.instance.Kill()
 	eventually(t, "nothing left", func() bool { return !running("sleep", sleep) })
 }
 
 func TestGuardHoldsNothingAndIgnoresSignals(t *testing.T) {
-	c := startChild(t, "sleep "+sleeper(), time.Minute)
-	c.waitFor(t, "started")
-	guard := guardOf(c.pid())
+	c := startProcess(t)
+	var guard int
+	eventually(t, "the guard running", func() bool { guard = guardOf(c.instance.PID()); return guard != 0 })
 	files, err := os.ReadDir("/proc/" + strconv.Itoa(guard) + "/fd")
 	if err != nil {
 		t.Fatal(err)

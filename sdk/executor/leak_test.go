@@ -61,19 +61,3 @@ func children(t *testing.T) (pids []string) {
 	}
 	return pids
 }
-
-func TestShortCommandsLoseNoOutput(t *testing.T) {
-	f := start(t, executor.Options{})
-	var callers sync.WaitGroup
-	for caller := range 8 {
-		callers.Go(func() {
-			for i := range 60 {
-				want := strconv.Itoa(caller*1000 + i)
-				if r := f.run(t, "echo x"+want); string(r.GetStdout().GetData()) != "x"+want+"\n" {
-					t.Errorf("got %q", r.GetStdout().GetData())
-				}
-			}
-		})
-	}
-	callers.Wait()
-}

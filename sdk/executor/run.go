@@ -24,15 +24,11 @@ func (e *engine) run(ctx context.Context) error {
 	look := time.NewTimer(stragglerPeriod)
 	defer look.Stop()
 	soon := false // whether look is set to orphanDelay
-	retired := e.Retired()
 	for {
 		select {
 		case <-ctx.Done():
 			e.killAll()
 			return nil
-		case <-retired:
-			retired = nil
-			e.retire()
 		case <-ended:
 			if !soon {
 				soon = true

@@ -142,7 +142,11 @@ func (s *server) Read(_ context.Context, req *bashv1.ReadRequest) (*bashv1.ReadR
 	if err != nil {
 		return nil, err
 	}
-	return t.read(), nil
+	answer := t.read()
+	if t.isRead() {
+		s.checkpoint.drop(t.id)
+	}
+	return answer, nil
 }
 
 func (s *server) Kill(_ context.Context, req *bashv1.KillRequest) (*bashv1.KillResponse, error) {
@@ -158,6 +162,9 @@ func (s *server) List(context.Context, *bashv1.ListRequest) (*bashv1.ListRespons
 	defer s.mu.Unlock()
 	answer := &bashv1.ListResponse{}
 	for _, t := range s.order {
+		if t.lost != "" {
+			continue
+		}
 		answer.Tasks = append(answer.Tasks, t.describe())
 	}
 	return answer, nil

@@ -82,6 +82,7 @@ func (s *spawner) start(p *Process, files ...uintptr) (pid, pidFD int, err error
 		attr := &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: append([]uintptr{s.null.Fd()}, files...), Sys: p.Attr}
 		pidFD = -1
 		wantPidFD(p.Attr, &pidFD)
+		defer allowMappings(p.Attr)()
 		children.forking.Lock()
 		defer children.forking.Unlock()
 		if pid, _, err = syscall.StartProcess(p.Path, p.Argv, attr); err == nil {

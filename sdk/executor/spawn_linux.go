@@ -16,6 +16,18 @@ func sysProcAttr() *syscall.SysProcAttr {
 
 func wantPidFD(attr *syscall.SysProcAttr, pidFD *int) { attr.PidFD = pidFD }
 
+// allowMappings lets a process that [sdk.Hide] has hidden start another in a user namespace: who writes the mappings must own the
+// child's files in /proc, and until it executes its program those are as hidden as its parent's. What it returns hides this
+// process again. It is in sight for no longer than a start, and not for commands in such namespaces.
+func allowMappings(attr *syscall.SysProcAttr) (hideAgain func()) {
+	hidden, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	if err != nil || hidden != 0 || attr.UidMappings == nil {
+		return func() {}
+	}
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	return func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
+}
+
 // openPipe opens a pipe whose reading end does not block.
 func openPipe() (fds [2]int, err error) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {

@@ -17,7 +17,21 @@ type spills struct {
 	limit int64
 }
 
-func (s *spills) remove() error { return os.RemoveAll(s.dir) }
+func (s *spills) remove() error { return removeTree(s.dir) }
+
+// removeTree removes a directory that commands may have closed parts of.
+func removeTree(dir string) error {
+	if err := os.RemoveAll(dir); err == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
 
 // create makes a file of its own for one stream of a command.
 func (s *spills) create(name string) (*os.File, error) {

@@ -33,9 +33,10 @@ type task struct {
 	started time.Time
 	command *command // nil: it could not be started
 	failure *stream  // then it says why
+	lost    string   // it was another instance's, which died: what there is to say about it
 
-	killed  atomic.Bool // a kill was asked for
-	noticed bool        // its end has been told, or will never be; owned by the engine's mu
+	killed atomic.Bool // a kill was asked for
+	told   bool        // its end has been published, or will never be; guarded by the engine's mu
 
 	allRead  chan struct{} // closed when it was read after its end
 	readOnce sync.Once
@@ -95,6 +96,16 @@ func (t *task) read() *bashv1.ReadResponse {
 	return r
 }
 
+// isRead tells whether the task was read after its end.
+func (t *task) isRead() bool {
+	select {
+	case <-t.allRead:
+		return true
+	default:
+		return false
+	}
+}
+
 func (t *task) noteDrop(r *bashv1.ReadResponse, s *stream, dropped bool) {
 	if dropped {
 		r.Dropped = true
@@ -136,6 +147,12 @@ func (e *engine) startTask(ctx context.Context, command *bashv1.Command) (string
 		_ = e.Release(context.WithoutCancel(ctx), bash.Seam, id)
 		return "", e.stopping()
 	}
+	e.checkpoint.set(t.saved())
+	saved := make(chan struct{})
+	e.work.Go(func() { // while the process starts
+		defer close(saved)
+		e.saveCheckpoint()
+	})
 	p, err := e.prepare(command)
 	if err == nil {
 		t.dir = p.Dir
@@ -152,7 +169,20 @@ func (e *engine) startTask(ctx context.Context, command *bashv1.Command) (string
 	e.order = append(e.order, t)
 	e.mu.Unlock()
 	e.work.Go(func() { e.follow(t) })
+	<-saved
 	return id, nil
+}
+
+// saved is the task for the checkpoint.
+func (t *task) saved() savedTask {
+	return savedTask{ID: t.id, Session: t.session, Told: t.told, Lost: t.lost}
+}
+
+// saveCheckpoint keeps the tasks with the host. Without, all would be well but after a crash.
+func (e *engine) saveCheckpoint() {
+	if err := e.checkpoint.save(e.Done()); err != nil && e.Done().Err() == nil {
+		e.Log().Warn("the list of tasks was not kept with the host", "error", err)
+	}
 }
 
 // find returns a task to a session that may see it.
@@ -165,31 +195,45 @@ func (e *engine) find(id, session string) (*task, error) {
 		return nil, status.Errorf(codes.NotFound, "unknown bash task %q", id)
 	case t.session != "" && t.session != session:
 		return nil, status.Errorf(codes.PermissionDenied, "task %s belongs to another session", id)
+	case t.lost != "":
+		return nil, status.Error(codes.NotFound, t.lost)
 	}
 	return t, nil
 }
 
-// follow waits for the task's end, tells it, and forgets the oldest finished tasks when there are too many.
+// follow waits for the task's end and tells it.
 func (e *engine) follow(t *task) {
 	if t.command != nil {
 		<-t.command.done
 	}
-	e.publishEnd(t)
+	e.publish(&bashv1.TaskFinished{TaskId: t.id, SessionId: t.session, Status: t.status()})
+	retired := e.conclude(t)
+	e.saveCheckpoint()
+	if retired {
+		e.linger(t)
+	}
+}
+
+// conclude makes a task whose end has been told one of those that are kept for reading, and forgets the oldest when these become
+// too many. It reports whether the instance has retired.
+func (e *engine) conclude(t *task) (retired bool) {
 	e.mu.Lock()
-	t.noticed = true
+	t.told = true
 	e.finished++
 	retired, forgotten := e.retired, e.forgetTasks()
 	e.mu.Unlock()
+	if !t.isRead() {
+		e.checkpoint.set(t.saved())
+	}
 	for _, old := range forgotten {
+		e.checkpoint.drop(old.id)
 		e.release(old)
 		if old.command != nil {
 			old.command.stdout.removeSpill()
 			old.command.stderr.removeSpill()
 		}
 	}
-	if retired {
-		e.linger(t)
-	}
+	return retired
 }
 
 // forgetTasks removes the oldest finished tasks that are too many from what the engine keeps and returns them. mu is held.
@@ -198,7 +242,7 @@ func (e *engine) forgetTasks() (forgotten []*task) {
 		return nil
 	}
 	e.order = slices.DeleteFunc(e.order, func(t *task) bool {
-		if e.finished <= keptTasks || !t.noticed {
+		if e.finished <= keptTasks || !t.told {
 			return false
 		}
 		e.finished--
@@ -207,18 +251,6 @@ func (e *engine) forgetTasks() (forgotten []*task) {
 		return true
 	})
 	return forgotten
-}
-
-// retire lets go of the finished tasks, one by one as they are read.
-func (e *engine) retire() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.retired = true
-	for _, t := range e.order {
-		if t.noticed {
-			e.work.Go(func() { e.linger(t) })
-		}
-	}
 }
 
 // linger releases a finished task of a retired instance when it has been read, or when nobody has for a while: the instance stays no
@@ -232,20 +264,25 @@ func (e *engine) linger(t *task) {
 	case <-e.Done().Done():
 		return
 	}
-	e.release(t)
+	e.mu.Lock()
+	retired := e.retired
+	e.mu.Unlock()
+	if retired {
+		e.release(t)
+	}
 }
 
-// publishEnd tells everybody that the task has ended, unless that is so because the instance is being deactivated.
-func (e *engine) publishEnd(t *task) {
-	data, err := proto.Marshal(&bashv1.TaskFinished{TaskId: t.id, SessionId: t.session, Status: t.status()})
+// publish tells everybody that a task has ended, unless that is so because the instance is being deactivated.
+func (e *engine) publish(end *bashv1.TaskFinished) {
+	data, err := proto.Marshal(end)
 	if err != nil {
-		e.Log().Error("task's end was not published", "task", t.id, "error", err)
+		e.Log().Error("task's end was not published", "task", end.GetTaskId(), "error", err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(e.Done(), noticeLimit)
 	defer cancel()
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
-		err = events.Publish(ctx, e.Conn(), bash.TopicTaskFinished, bash.FinishedKey(t.id), data)
+		err = events.Publish(ctx, e.Conn(), bash.TopicTaskFinished, bash.FinishedKey(end.GetTaskId()), data)
 		if err == nil {
 			return
 		}
@@ -260,11 +297,11 @@ func (e *engine) publishEnd(t *task) {
 		wait.Stop()
 	}
 	if e.Done().Err() == nil {
-		e.Log().Warn("task's end was not published", "task", t.id, "error", err)
+		e.Log().Warn("task's end was not published", "task", end.GetTaskId(), "error", err)
 	}
 }
 
-// release ends the task's claim. To do so twice is harmless.
+// release ends the task's claim. To do so twice is harmless, and so for one that is not held: a lost task's.
 func (e *engine) release(t *task) {
 	ctx, cancel := context.WithTimeout(e.Done(), noticeLimit)
 	defer cancel()

@@ -1,5 +1,5 @@
 // Package plugintest runs a plugin in a test: activated as the host would, with stand-ins for the seams it injects, its own
-// seams behind real sockets.
+// seams behind real sockets; in the test's process, or, to be stopped and killed, in one of its own.
 package plugintest
 
 import (
@@ -39,6 +39,7 @@ type Options struct {
 type Instance struct {
 	t       testing.TB
 	server  pluginv1.PluginServer
+	process *process // nil: in the test's
 	conn    *grpc.ClientConn
 	stopped sync.Once
 	host    *grpc.Server
@@ -58,51 +59,61 @@ func Start(t testing.TB, p *sdk.Plugin, o Options) *Instance {
 // Activate is Start for tests of activations that fail.
 func Activate(t testing.TB, p *sdk.Plugin, o Options) (*Instance, error) {
 	t.Helper()
-	if o.Host == nil {
-		o.Host = &Host{}
-	}
-	dir, err := os.MkdirTemp("", "dsh") // t.TempDir can be longer than a socket's path may be
+	log := hclog.New(&hclog.LoggerOptions{Name: p.Name(), Level: hclog.Debug, Output: testWriter{t}})
+	i := &Instance{t: t, server: sdk.NewInstance(p, log, os.Getpid())}
+	return i, i.activate(p.Name(), socketDir(t), o)
+}
+
+// socketDir is a directory for sockets. t.TempDir can be longer than a socket's path may be.
+func socketDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("", "dsh")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	i := &Instance{t: t, hosting: make(chan struct{}), host: grpc.NewServer(api.ServerOptions()...)}
+	return dir
+}
+
+// activate serves what the instance finds, and activates it.
+func (i *Instance) activate(row, dir string, o Options) error {
+	if o.Host == nil {
+		o.Host = &Host{}
+	}
+	i.hosting, i.host = make(chan struct{}), grpc.NewServer(api.ServerOptions()...)
 	pluginv1.RegisterHostServer(i.host, o.Host)
 	if o.Seams != nil {
 		o.Seams(i.host)
 	}
 	listener, err := net.Listen("unix", filepath.Join(dir, "host"))
 	if err != nil {
-		t.Fatal(err)
+		i.t.Fatal(err)
 	}
 	go func() {
 		defer close(i.hosting)
 		_ = i.host.Serve(listener)
 	}()
-	t.Cleanup(i.Stop)
+	i.t.Cleanup(i.Stop)
 
 	config := []byte("{}")
 	if o.Config != nil {
 		if config, err = json.Marshal(o.Config); err != nil {
-			t.Fatal(err)
+			i.t.Fatal(err)
 		}
 	}
-	log := hclog.New(&hclog.LoggerOptions{Name: p.Name(), Level: hclog.Debug, Output: testWriter{t}})
-	i.server = sdk.NewInstance(p, log, os.Getpid())
-	if _, err := i.server.Describe(t.Context(), &pluginv1.DescribeRequest{}); err != nil {
-		return nil, err
+	if _, err := i.server.Describe(i.t.Context(), &pluginv1.DescribeRequest{}); err != nil {
+		return err
 	}
-	_, err = i.server.Activate(t.Context(), &pluginv1.ActivateRequest{
-		Row: p.Name(), Generation: 1, Config: string(config), Checkpoint: o.Checkpoint, Crash: o.Crash,
+	_, err = i.server.Activate(i.t.Context(), &pluginv1.ActivateRequest{
+		Row: row, Generation: 1, Config: string(config), Checkpoint: o.Checkpoint, Crash: o.Crash,
 		HostSocket: filepath.Join(dir, "host"), SeamSocket: filepath.Join(dir, "seams"),
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if i.conn, err = api.Dial(filepath.Join(dir, "seams")); err != nil {
-		t.Fatal(err)
+		i.t.Fatal(err)
 	}
-	return i, nil
+	return nil
 }
 
 // Conn is the connection to the plugin's seams, for generated clients.
@@ -116,12 +127,20 @@ func (i *Instance) Retire(reason sdk.RetireReason) {
 	}
 }
 
+// Resume takes a retired instance back into service.
+func (i *Instance) Resume() {
+	i.t.Helper()
+	if _, err := i.server.Resume(context.Background(), &pluginv1.ResumeRequest{}); err != nil {
+		i.t.Errorf("resume: %v", err)
+	}
+}
+
 // Stop deactivates the instance. It fails the test when something could not be undone within ten seconds.
 func (i *Instance) Stop() {
 	i.stopped.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if i.server != nil {
+		if i.process == nil || !i.process.dead {
 			answer, err := i.server.Deactivate(ctx, &pluginv1.DeactivateRequest{})
 			if err != nil || len(answer.GetErrors()) > 0 {
 				i.t.Errorf("deactivate: %v %v", err, answer.GetErrors())
@@ -132,6 +151,9 @@ func (i *Instance) Stop() {
 		}
 		i.host.Stop()
 		<-i.hosting
+		if i.process != nil {
+			i.process.end()
+		}
 	})
 }
 

@@ -2,8 +2,9 @@
 // arguments.
 //
 // The confinement is prepared by the executor and applied here, to the process that will be the command and to nothing else. The
-// package is a leaf on purpose: Go initialises packages as soon as what they import is, in the order of their paths, so that
-// this one has run, and the process is bash, before the larger part of the program has been initialised.
+// package imports as little as it can: of the packages whose imports are initialised, Go initialises the one with the first path, so
+// that this one has run, and the process is bash, before the larger part of the program is initialised. One more import, of
+// path/filepath or of Landlock's package, and it comes near the end.
 package launch
 
 import (
@@ -38,6 +39,8 @@ type Mount struct {
 	ReadOnly bool
 	// Optional mounts are left out when the target does not exist any more.
 	Optional bool
+	// Rights are Landlock's to Target and all below it, added to the ruleset: it has none to a file system that is only made here.
+	Rights uint64
 }
 
 // Argv is the command line of a launcher that executes path with argv.
@@ -57,7 +60,7 @@ func (s *Spec) Argv(path string, argv []string) []string {
 		if m.Optional {
 			flags += "o"
 		}
-		line = append(line, "mount="+flags, m.Source, m.Target)
+		line = append(line, "mount="+flags, m.Source, m.Target, strconv.FormatUint(m.Rights, 10))
 	}
 	line = append(line, "dir="+s.Dir)
 	if s.Drop {
@@ -81,11 +84,10 @@ func parse(line []string) (s Spec, path string, argv []string) {
 		case "mounts":
 			s.Mounts = []Mount{}
 		case "mount":
-			s.Mounts = append(s.Mounts, Mount{
-				Source: line[i+1], Target: line[i+2],
-				ReadOnly: strings.Contains(value, "r"), Optional: strings.Contains(value, "o"),
-			})
-			i += 2
+			m := Mount{Source: line[i+1], Target: line[i+2], ReadOnly: strings.Contains(value, "r"), Optional: strings.Contains(value, "o")}
+			m.Rights, _ = strconv.ParseUint(line[i+3], 10, 64)
+			s.Mounts = append(s.Mounts, m)
+			i += 3
 		case "dir":
 			s.Dir = value
 		case "drop":

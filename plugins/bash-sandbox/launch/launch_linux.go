@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
+	"unsafe"
 
-	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,7 +39,14 @@ func run(s *Spec, path string, argv []string) error {
 		}
 	}
 	for _, m := range s.Mounts {
-		if err := mount(m); err != nil && !(m.Optional && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR))) {
+		err := mount(m)
+		if m.Optional && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)) {
+			continue
+		}
+		if err == nil && m.Rights != 0 && s.Ruleset != 0 {
+			err = addRights(s.Ruleset, m.Target, m.Rights)
+		}
+		if err != nil {
 			return fmt.Errorf("mount over %s: %w", m.Target, err)
 		}
 	}
@@ -53,8 +61,8 @@ func run(s *Spec, path string, argv []string) error {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("give up new privileges: %w", err)
 		}
-		if err := landlock.LandlockRestrictSelf(s.Ruleset, 0); err != nil {
-			return fmt.Errorf("enter the Landlock domain: %w", err)
+		if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(s.Ruleset), 0, 0); errno != 0 {
+			return fmt.Errorf("enter the Landlock domain: %w", errno)
 		}
 	}
 	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, argv, os.Environ()))
@@ -68,6 +76,21 @@ func mount(m Mount) error {
 		return err
 	}
 	return unix.MountSetattr(unix.AT_FDCWD, m.Target, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+}
+
+func addRights(ruleset int, path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	runtime.KeepAlive(&rule)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func loopbackUp() error {
