@@ -17,15 +17,31 @@ func (h *Host) openControl() error {
 	if h.options.Control == nil {
 		return nil
 	}
+	socket := filepath.Join(h.dir, control.SocketName)
 	info := control.Info{
-		PID: os.Getpid(), Config: h.options.Config.File, Started: h.started, Seams: slices.Sorted(maps.Keys(h.seams)),
+		PID: os.Getpid(), Config: absolute(h.options.Config.File), Started: h.started, Seams: slices.Sorted(maps.Keys(h.seams)), Socket: socket,
 	}
 	var err error
-	h.control, err = h.router.Listen(filepath.Join(h.dir, control.SocketName), 0, &router.Caller{Row: "cli"}, func(s grpc.ServiceRegistrar) {
+	h.control, err = h.router.Listen(socket, 0, &router.Caller{Row: "cli"}, func(s grpc.ServiceRegistrar) {
 		h.registerSeams(s)
 		control.Register(s, h, info, h.options.Control)
 	})
+	if err == nil {
+		h.log.Info("the control socket is open", "socket", socket)
+	}
 	return err
+}
+
+// absolute is the absolute path of a file; what is no file stays: the name of a configuration that is built in.
+func absolute(file string) string {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return file
+	}
+	if _, err := os.Stat(path); err != nil {
+		return file
+	}
+	return path
 }
 
 func (h *Host) closeControl() {

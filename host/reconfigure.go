@@ -63,7 +63,7 @@ func (t *transition) run() error {
 	var renamed map[string]string
 	err := t.onHost(func() (err error) {
 		renamed = t.renamed()
-		order, err = t.rehearse(renamed)
+		order, err = t.rehearse()
 		return err
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (t *transition) run() error {
 			return err
 		}
 	}
-	t.finish(renamed)
+	t.finish()
 	return nil
 }
 
@@ -154,7 +154,7 @@ func shareSeam(a, b *pluginv1.Manifest) bool {
 
 // rehearse plays the new configuration through and returns the rows to touch, in an order in which they can be activated. (On the host's
 // goroutine.)
-func (t *transition) rehearse(renamed map[string]string) ([]string, error) {
+func (t *transition) rehearse() ([]string, error) {
 	h := t.host
 	if h.stopping {
 		return nil, errors.New("the host stops")
@@ -239,7 +239,7 @@ func (t *transition) rollBack() {
 }
 
 // finish removes what the new configuration no longer has, and takes over its order.
-func (t *transition) finish(renamed map[string]string) {
+func (t *transition) finish() {
 	_ = t.onHost(func() error {
 		h := t.host
 		for _, r := range slices.Clone(h.rows) {

@@ -205,7 +205,7 @@ func (h *Host) fallBack(r *row, cause error) bool {
 	for _, name := range routes(r) {
 		h.router.Hold(name)
 	}
-	h.do(func() error { return old.instance.resume(h.ctx) }, func(err error) {
+	h.do(func() error { return old.resume(h.ctx) }, func(err error) {
 		switch {
 		case r.instance != old.instance:
 		case err != nil:

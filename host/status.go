@@ -41,11 +41,18 @@ func (h *Host) status(r *row) RowStatus {
 	s := RowStatus{
 		ID: r.ID, Plugin: r.Plugin, Phase: string(r.phase), Since: r.since, Generation: r.generation, Restarts: r.restarts,
 	}
+	if s.Plugin == "" {
+		s.Plugin = r.manifest.GetName()
+	}
 	switch {
 	case r.err != nil:
 		s.Reason = reasonAt(r.Row, r.err)
 	case r.waiting != "" && r.phase == pending:
 		s.Reason = reasonAt(r.Row, errors.New(r.waiting))
+	case r.crash != "" && r.phase == restarting:
+		s.Reason = reasonAt(r.Row, errors.New(r.crash))
+	case r.swap != nil:
+		s.Reason = "it is being replaced"
 	}
 	if r.instance != nil && r.phase != starting && r.instance.process != nil {
 		s.PID = r.instance.process.PID()

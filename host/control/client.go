@@ -54,7 +54,8 @@ func (c *Client) ReloadConfig(ctx context.Context) (Change, error) {
 	if err != nil {
 		return Change{}, plain(err)
 	}
-	return Change{answer.GetAdded(), answer.GetChanged(), answer.GetRemoved()}, nil
+	all := func(ids []string) []string { return append([]string{}, ids...) } // not null in JSON
+	return Change{all(answer.GetAdded()), all(answer.GetChanged()), all(answer.GetRemoved())}, nil
 }
 
 // Logs hands on what the host and its plugins log, until there is no more or, when the request is to follow, the context or the host ends.
@@ -83,7 +84,7 @@ func (c *Client) Stop(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case status.Code(err) == codes.Unavailable, status.Code(err) == codes.Canceled: // the connection is closed: it is gone
+	case err == nil, status.Code(err) == codes.Unavailable, status.Code(err) == codes.Canceled: // the connection is closed: it is gone
 		return nil
 	default:
 		return plain(err)

@@ -31,7 +31,8 @@ type Info struct {
 	PID     int       `json:"pid"`
 	Config  string    `json:"config"` // the file it was loaded from
 	Started time.Time `json:"started"`
-	Seams   []string  `json:"seams"` // that the host itself serves
+	Seams   []string  `json:"seams"`  // that the host itself serves
+	Socket  string    `json:"socket"` // the control socket
 }
 
 // Row is what a person wants to know of a row.

@@ -62,7 +62,7 @@ func shortDir(t *testing.T) string {
 func TestStatusArrivesWhole(t *testing.T) {
 	at := time.Date(2026, 11, 30, 18, 27, 4, 118_000_000, time.UTC)
 	want := Status{
-		Host: Info{PID: 12, Config: "/home/ann/dsh.yaml", Started: at, Seams: []string{"events", "tools"}},
+		Host: Info{PID: 12, Config: "/home/ann/dsh.yaml", Started: at, Seams: []string{"events", "tools"}, Socket: "/s/control"},
 		Rows: []Row{
 			{
 				ID: "tool-bash", Plugin: "tool-bash", Phase: "active", Since: at, Generation: 3, PID: 4242, RSS: 33 << 20, Restarts: 2,

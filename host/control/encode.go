@@ -10,11 +10,11 @@ import (
 )
 
 func encodeInfo(i Info) *controlv1.Host {
-	return &controlv1.Host{Pid: int64(i.PID), Config: i.Config, Started: timestamppb.New(i.Started), Seams: i.Seams}
+	return &controlv1.Host{Pid: int64(i.PID), Config: i.Config, Started: timestamppb.New(i.Started), Seams: i.Seams, Socket: i.Socket}
 }
 
 func decodeInfo(h *controlv1.Host) Info {
-	return Info{PID: int(h.GetPid()), Config: h.GetConfig(), Started: h.GetStarted().AsTime(), Seams: h.GetSeams()}
+	return Info{PID: int(h.GetPid()), Config: h.GetConfig(), Started: h.GetStarted().AsTime(), Seams: h.GetSeams(), Socket: h.GetSocket()}
 }
 
 func encodeRow(r Row) *controlv1.Row {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -104,6 +105,38 @@ func TestASlowFollowerLosesEntriesAndIsToldSo(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the follower got %d entries, %q …, not %d, %q …", len(got), got[:3], len(want), want[:3])
+	}
+}
+
+func TestEveryEntryIsReadOrCountedAsDropped(t *testing.T) {
+	const writers, each = 4, 2 * logsKept
+	l := NewLogs()
+	l.Accept("dsh", hclog.Info, "first")
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	seen := -1 // the first does not count
+	err := l.read(ctx, &controlv1.LogsRequest{Tail: 1, Follow: true}, func(answer *controlv1.LogsResponse) error {
+		if seen < 0 {
+			for range writers {
+				writing.Go(func() {
+					for range each {
+						l.Accept("dsh", hclog.Info, "more")
+					}
+				})
+			}
+		}
+		seen += int(answer.GetDropped())
+		if answer.GetEntry() != nil {
+			seen++
+		}
+		if seen == writers*each {
+			cancel()
+		}
+		return nil
+	})
+	writing.Wait()
+	if err != nil || seen != writers*each {
+		t.Errorf("of %d entries %d were read or counted: %v", writers*each, seen, err)
 	}
 }
 

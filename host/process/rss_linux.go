@@ -7,8 +7,11 @@ import (
 	"strconv"
 )
 
-// RSS is the memory of a process that is resident, in bytes; 0: not known.
+// RSS is the memory of a process that is resident, in bytes; 0: not known. Process 0 is none.
 func RSS(pid int) int64 {
+	if pid == 0 {
+		return 0
+	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0

@@ -117,16 +117,6 @@ func (s *storm) change(row string, generations map[string]int) {
 	}
 }
 
-// dsh runs a command against the host.
-func (s *storm) dsh(args ...string) error {
-	cmd := exec.Command(s.program, args...)
-	cmd.Env = s.env
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("dsh %v: %w\n%s", args, err, out)
-	}
-	return nil
-}
-
 // work is what one session does until the storm is over: commands, background tasks, cancels, all checked to the letter.
 func (s *storm) work(number int) {
 	random := rand.New(rand.NewPCG(*seed, uint64(number)))
