@@ -22,7 +22,7 @@ func newCall(o *options) *cobra.Command {
 		Short: "Call one tool and print its result",
 		Long: `Call starts the plugins of a configuration, carries one tool call through the whole pipeline, and stops them. The output
 of a command is printed while it runs. It exits with 1 when the tool failed; a command that exits non-zero is no failure of
-the tool, and its exit code is printed.`,
+the tool, and its exit code is printed.` + ownOrRunning,
 		Example: `  dsh call bash '{"command":"echo hi; exit 3","description":"Say hi"}'`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,6 +53,7 @@ the tool, and its exit code is printed.`,
 			})
 		},
 	}
+	addAttach(cmd, o)
 	cmd.Flags().StringVar(&session, "session", "", "the session on whose behalf the tool runs: its `id`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON when it is there, and nothing before")
 	return cmd

@@ -13,5 +13,6 @@ func main() {
 			sdk.Serve(plugin())
 		}
 	}
+	sdk.Hide() // the host's environment has the credentials that its plugins do not get
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

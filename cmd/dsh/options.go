@@ -13,12 +13,14 @@ import (
 	"github.com/dsh-go/dsh/configs"
 	"github.com/dsh-go/dsh/host"
 	"github.com/dsh-go/dsh/host/config"
+	"github.com/dsh-go/dsh/host/control"
 )
 
 // options are the flags that all commands share.
 type options struct {
 	config   string
 	logLevel string
+	attach   string // the control socket of a running host
 }
 
 // host makes the options of a host that logs to stderr, from defaultLevel on unless a flag says otherwise.
@@ -33,9 +35,12 @@ func (o *options) host(stderr io.Writer, defaultLevel hclog.Level) (host.Options
 	if err != nil {
 		return host.Options{}, err
 	}
+	log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "dsh", Level: level, Output: stderr})
+	logs := control.NewLogs()
+	log.RegisterSink(logs)
 	return host.Options{
 		Config: c, Load: o.load, Builtin: builtinArgv, Builtins: builtinNames(), Env: os.Environ(),
-		Log: hclog.New(&hclog.LoggerOptions{Name: "dsh", Level: level, Output: stderr}),
+		Log: log, Control: logs,
 	}, nil
 }
 

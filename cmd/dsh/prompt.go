@@ -20,7 +20,7 @@ func newPrompt(o *options) *cobra.Command {
 		Short: "Send one prompt and print the answer",
 		Long: `Prompt starts the plugins of a configuration, sends one message to a new session in the working directory, and stops
 them. The answer goes to stdout; the tool calls and what they print go to stderr. It exits with 0 only if the turn completed.
-The first Ctrl-C cancels the turn.`,
+The first Ctrl-C cancels the turn.` + ownOrRunning,
 		Example: `  dsh prompt 'uname -a'`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,6 +43,7 @@ The first Ctrl-C cancels the turn.`,
 			})
 		},
 	}
+	addAttach(cmd, o)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the events of the turn as JSON lines")
 	return cmd
 }
@@ -53,6 +54,7 @@ func prompt(ctx context.Context, client *agents.Client, cwd, text string, show f
 	if err != nil {
 		return fmt.Errorf("create a session: %w", err)
 	}
+	defer func() { _ = client.Close(context.WithoutCancel(ctx), session) }() // a running host would keep it live
 	const promptID = "cli"
 	events, err := client.Prompt(context.WithoutCancel(ctx), agents.Prompt{
 		SessionID: session, PromptID: promptID, Content: []agents.ContentBlock{{Type: agents.BlockText, Text: text}},

@@ -55,8 +55,19 @@ Without -c a command uses ./dsh.yaml, then dsh/dsh.yaml below the user's configu
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml")
 	_ = root.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(
 		[]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(newRun(&o), newDev(&o), newCheck(&o), newCall(&o), newPrompt(&o), newVersion())
+	addGroup(root, "Commands:", newRun(&o), newDev(&o), newCheck(&o), newCall(&o), newPrompt(&o), newSessions(&o), newVersion())
+	addGroup(root, "Look at a running host and steer it:",
+		newPs(&o), newGraph(&o), newLogs(&o), newTasks(&o), newTools(&o), newReload(&o), newStop(&o))
 	return root
+}
+
+// addGroup adds commands that the help lists under a title.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+		root.AddCommand(c)
+	}
 }
 
 // workdir is the directory that calls and prompts are about.

@@ -176,7 +176,9 @@ type Host struct {
 	Config  string                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	Started *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started,proto3" json:"started,omitempty"`
 	// The seams that the host itself serves.
-	Seams         []string `protobuf:"bytes,4,rep,name=seams,proto3" json:"seams,omitempty"`
+	Seams []string `protobuf:"bytes,4,rep,name=seams,proto3" json:"seams,omitempty"`
+	// The path of the control socket.
+	Socket        string `protobuf:"bytes,5,opt,name=socket,proto3" json:"socket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,10 +241,17 @@ func (x *Host) GetSeams() []string {
 	return nil
 }
 
+func (x *Host) GetSocket() string {
+	if x != nil {
+		return x.Socket
+	}
+	return ""
+}
+
 type Row struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The built-in plugin. Empty: a command.
+	// The name of the plugin. Empty: not known yet.
 	Plugin string `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	// E.g. "active".
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
@@ -1120,12 +1129,13 @@ const file_dsh_control_v1_control_proto_rawDesc = "" +
 	"\rStatusRequest\"c\n" +
 	"\x0eStatusResponse\x12(\n" +
 	"\x04host\x18\x01 \x01(\v2\x14.dsh.control.v1.HostR\x04host\x12'\n" +
-	"\x04rows\x18\x02 \x03(\v2\x13.dsh.control.v1.RowR\x04rows\"|\n" +
+	"\x04rows\x18\x02 \x03(\v2\x13.dsh.control.v1.RowR\x04rows\"\x94\x01\n" +
 	"\x04Host\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x124\n" +
 	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x14\n" +
-	"\x05seams\x18\x04 \x03(\tR\x05seams\"\x8f\x04\n" +
+	"\x05seams\x18\x04 \x03(\tR\x05seams\x12\x16\n" +
+	"\x06socket\x18\x05 \x01(\tR\x06socket\"\x8f\x04\n" +
 	"\x03Row\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x14\n" +
