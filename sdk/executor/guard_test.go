@@ -24,7 +24,12 @@ func guardOf(parent int) int {
 }
 
 func TestGuardRemovesTheSpillFilesOfAnExecutorThatIsKilled(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	tmp, err := os.MkdirTemp("/tmp", "dsh") // short: the process's sockets are below it too
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	t.Setenv("TMPDIR", tmp)
 	c := startProcess(t)
 	c.run(t, "seq 1 50000")
 	if files, _ := filepath.Glob(os.Getenv("TMPDIR") + "/dsh-bash-*/*"); len(files) != 1 {
