@@ -185,6 +185,13 @@ func (h *Host) keepCheckpoint(row string, generation int, state []byte) {
 	}
 }
 
+// ownCheckpoint lets an instance that serves again leave checkpoints, although a later one has been there meanwhile.
+func (h *Host) ownCheckpoint(row string, generation int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checkpoints[row] = checkpoint{generation, h.checkpoints[row].state}
+}
+
 func (h *Host) checkpoint(row string) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -215,6 +215,7 @@ func (h *Host) fallBack(r *row, cause error) bool {
 			h.start(r)
 		default:
 			r.phase, r.returning = active, false
+			h.ownCheckpoint(r.ID, old.generation)
 			old.route()
 		}
 	})

@@ -83,6 +83,16 @@ func (p *process) Describe(ctx context.Context, req *pluginv1.DescribeRequest) (
 	return p.PluginServer.Describe(ctx, req)
 }
 
+// Activate hides the process before it can be called. Not earlier: activation may want to try what hiding forbids, as is the start
+// of a process in a user namespace.
+func (p *process) Activate(ctx context.Context, req *pluginv1.ActivateRequest) (*pluginv1.ActivateResponse, error) {
+	answer, err := p.PluginServer.Activate(ctx, req)
+	if err == nil {
+		Hide()
+	}
+	return answer, err
+}
+
 // exitWithHost ends the process when the host is gone. The host holds the other end of the liveness pipe and never writes.
 func exitWithHost(instance pluginv1.PluginServer, log hclog.Logger) {
 	fd, err := strconv.Atoi(os.Getenv(api.EnvLivenessFD))

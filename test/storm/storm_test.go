@@ -93,14 +93,14 @@ func (s *storm) configure(generations map[string]int) {
 	}
 }
 
-// change changes the configuration of a row and waits until it is in force.
-func (s *storm) change(row string, generations map[string]int) {
-	generations[row]++
-	s.configure(generations)
+// change changes the configuration of a row, for the nth time and after so many reloads, and waits until it is in force.
+func (s *storm) change(row string, changes map[string]int, reloads int) {
+	changes[row]++
+	s.configure(changes)
 	if err := s.client.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		s.t.Error(err)
 	}
-	want := fmt.Sprintf("reloaded: row=%s generation=%d ", row, generations[row]+1)
+	want := fmt.Sprintf("reloaded: row=%s generation=%d ", row, 1+changes[row]+reloads)
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		log, err := os.ReadFile(s.client.stderr.Name())
@@ -114,6 +114,15 @@ func (s *storm) change(row string, generations map[string]int) {
 			s.t.Errorf("%s is not in force", want)
 			return
 		}
+	}
+}
+
+// reload asks the host for a reload, as a person would.
+func (s *storm) reload(row string) {
+	cmd := exec.Command(s.program, "reload", row)
+	cmd.Env = s.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Errorf("dsh reload %s: %v\n%s", row, err, out)
 	}
 }
 
@@ -191,10 +200,17 @@ func TestNothingIsLostInAReloadStorm(t *testing.T) {
 	for n := range *sessions {
 		working.Go(func() { s.work(n) })
 	}
-	generations := map[string]int{}
-	for range *cycles {
+	changes, reloads := map[string]int{}, 0
+	for cycle := range *cycles {
 		for _, row := range rows {
-			s.change(row, generations)
+			if cycle%2 == 1 {
+				s.reload(row)
+			} else {
+				s.change(row, changes, reloads)
+			}
+		}
+		if cycle%2 == 1 {
+			reloads++
 		}
 	}
 	s.over.Store(true)
