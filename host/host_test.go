@@ -180,6 +180,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "serve-plugin" {
 		sdk.Serve(testPlugins[os.Args[2]]())
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every plugin under the race detector takes a second to end
 	// The one goroutine that starts processes is there for good.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dsh-go/dsh/host/process.startOnKeptThread.func1.1"))
 }

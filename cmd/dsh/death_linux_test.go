@@ -24,7 +24,7 @@ func startDsh(t *testing.T, args ...string) (cmd *exec.Cmd, stdin io.WriteCloser
 		t.Fatal(err)
 	}
 	cmd = exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), "RUN_DSH=1", "XDG_STATE_HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "RUN_DSH=1", "GORACE="+raceOptions, "XDG_STATE_HOME="+t.TempDir())
 	cmd.Stderr = t.Output()
 	if stdin, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

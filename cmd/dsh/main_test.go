@@ -12,6 +12,9 @@ import (
 	"github.com/dsh-go/dsh/sdk/api"
 )
 
+// raceOptions spare processes under the race detector the second it sleeps at their end.
+const raceOptions = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
 	// This test program, started by a test as dsh, or by that to serve a plugin.
 	if os.Getenv("RUN_DSH") != "" || os.Getenv(api.Handshake.MagicCookieKey) != "" {
@@ -33,6 +36,7 @@ func TestScript(t *testing.T) {
 			e.Defer(func() { os.RemoveAll(sockets) })
 			e.Setenv("XDG_RUNTIME_DIR", sockets)
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("GORACE", raceOptions)
 			e.Setenv("PATH", os.Getenv("PATH"))
 			return nil
 		},

@@ -64,7 +64,7 @@ func begin(t *testing.T) *storm {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(runtime) })
-	s := &storm{t: t, program: program(t), env: append(os.Environ(), "XDG_RUNTIME_DIR="+runtime, "XDG_STATE_HOME="+t.TempDir())}
+	s := &storm{t: t, program: program(t), env: append(os.Environ(), "GORACE=atexit_sleep_ms=0", "XDG_RUNTIME_DIR="+runtime, "XDG_STATE_HOME="+t.TempDir())}
 	s.config = filepath.Join(t.TempDir(), "dsh.yaml")
 	s.configure(nil)
 	s.client = start(t, stderr, s.env, s.program, "run", "-c", s.config)
