@@ -85,13 +85,23 @@ func (h *Host) startLoop(id string, s dev.Source) *developing {
 	return &developing{s, cancel}
 }
 
-// rebuilt replaces the instance of a row whose program has changed.
+// rebuilt takes note of a program that was built of a changed source.
 func (h *Host) rebuilt(id, program string) {
-	r := h.find(id)
-	if r == nil || r.phase == disabled || r.instance != nil && program != "" && r.instance.program == program {
+	if r := h.find(id); r != nil && r.phase != disabled {
+		r.built, r.stale = program, true
+		h.catchUp(r)
+	}
+}
+
+// catchUp replaces the instance of a row whose program has changed, once it is not on its way any more.
+func (h *Host) catchUp(r *row) {
+	if !r.stale || r.inTransition() {
 		return
 	}
-	h.replace(r, r.Row, func(Reload, error) {}) // it logs what comes of it
+	r.stale = false
+	if r.built == "" || r.instance == nil || r.instance.program != r.built {
+		h.replace(r, r.Row, func(Reload, error) {}) // it logs what comes of it
+	}
 }
 
 // WatchConfig loads the configuration again whenever one of its files changes, until the host stops. It returns at once.

@@ -271,6 +271,7 @@ func (h *Host) activate(r *row) {
 		default:
 			r.phase, r.returning, r.crash = active, false, ""
 			h.log.Debug("row is active", "row", r.ID, "generation", generation, "pid", i.process.PID())
+			h.catchUp(r)
 		}
 	})
 }
