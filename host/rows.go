@@ -36,6 +36,8 @@ type row struct {
 	since      time.Time
 	swap       *swap      // nil: its instance is not being replaced
 	retiring   []*retiree // replaced, but not done
+	built      string     // in dev mode: the program that was built last
+	stale      bool       // and nobody has looked whether it is the one that runs
 }
 
 func (r *row) inTransition() bool {

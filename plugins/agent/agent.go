@@ -57,13 +57,14 @@ func activate(host *sdk.Context, c config) error {
 		return err
 	}
 	a := &agent{
-		host: host, config: c, store: store{dir},
+		host: host, config: c, store: store{dir, &index{}},
 		model: llm.NewClient(host.Conn()), tools: tool.NewClient(settling{host}),
 		sessions: map[string]*slot{}, inherited: inherited,
 	}
 	agentsv1.RegisterAgentsServer(host, &server{agent: a})
 	host.Effect("sessions", a.releaseAll)
 	host.OnRetire(a.retire)
+	host.OnResume(a.resume)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,7 @@ func TestACancelledPromptIsLoggedAndTheModelNotCalled(t *testing.T) {
 	equal(t, "turn", show(w.rest(events)), `
 turn/start
 user/message hi
+session/title hi
 turn/end aborted`)
 	if n := w.requestCount(); n != 0 {
 		t.Errorf("the model was called %d times", n)
@@ -93,6 +95,7 @@ func TestCancelBeforeTheRequestIsMade(t *testing.T) {
 	equal(t, "turn", show(w.rest(events)), `
 turn/start
 user/message hi
+session/title hi
 turn/end aborted`)
 }
 
@@ -113,6 +116,64 @@ assistant/message thinking
 step/end
 turn/end aborted`)
 	<-ended
+}
+
+func TestCancelAtTheEdgesOfAnAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before []*llm.Event
+		want   string
+	}{
+		{"before the first byte", nil, "step/end\nturn/end aborted"},
+		{"while the request is made again", []*llm.Event{llm.RetryEvent("no route", time.Hour)}, "model/retry no route (3600000 ms)\nstep/end\nturn/end aborted"},
+		{"after the last chunk", []*llm.Event{llm.TextEvent("all"), llm.UsageEvent(&llm.Usage{InputTokens: 1})}, `
+assistant/chunk all
+assistant/message all
+usage {"input_tokens":1,"output_tokens":0}
+step/end
+turn/end aborted`},
+		{"after the last call", []*llm.Event{llm.ToolCallEvent(&llm.ToolCall{Id: "c1", Name: "bash"})}, "step/end\nturn/end aborted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			session, cancelled := w.create(), make(chan struct{})
+			w.model = func(ctx context.Context, n int, _ *llm.Request, emit emit) (llm.Reason, error) {
+				if n > 0 {
+					return llm.Stop, emit(llm.TextEvent("fine"))
+				}
+				for _, e := range tt.before {
+					if err := emit(e); err != nil {
+						return 0, err
+					}
+				}
+				w.cancel(session, "hi")
+				close(cancelled)
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			got := show(w.rest(w.send(session, "hi")))
+			<-cancelled
+			if _, got, _ = strings.Cut(got, "step/start\n"); !inOrder(got, tt.want) {
+				t.Errorf("turn\n%s\n\nwant\n%s", got, tt.want)
+			}
+			if got := show(w.rest(w.send(session, "again"))); !strings.HasSuffix(got, "turn/end completed") {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// inOrder is true when got is want, but for what a cancel may have overtaken: events of the model that were on their way.
+func inOrder(got, want string) bool {
+	rest := strings.Split(strings.TrimSpace(want), "\n")
+	for line := range strings.SplitSeq(got, "\n") {
+		at := slices.Index(rest, line)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+1:]
+	}
+	return len(rest) == 0
 }
 
 func TestCancelStopsTheRunningToolAndWaitsForItsResult(t *testing.T) {

@@ -10,20 +10,23 @@ import (
 )
 
 // conversation is what a log means: the messages that the model is sent, and what is open. It grows with each event, live and
-// when a log is loaded alike, and is never derived anew. Its session's lock guards it; messages never change once they are in.
+// when a log is loaded alike, and is never derived anew. Its session's lock guards it.
 type conversation struct {
 	system   string // the configured system prompt
 	created  agents.SessionCreated
-	title    string         // of the first prompt
-	updated  time.Time      // when the last turn ended, or the session was created
-	messages []*llm.Message // the system prompt first
-	injected []string       // context that waits for the next request
+	title    string      // of the first prompt
+	updated  time.Time   // when the last turn ended, or the session was created
+	history  llm.History // the system prompt first
+	injected []string    // context that waits for the next request
 	keys     map[string]struct{}
 	callIDs  map[string]struct{} // of all calls: they are unique within the session
+	chosen   map[string]string   // values by option
+	allowed  map[string]struct{} // keys of asks that a person has allowed for the session; never the empty one
 
 	inTurn, inStep  bool
 	unanswered      []agents.ToolRequest // of the step under way, in call order
 	answered        bool                 // the step has its assistant/message
+	asked           *agents.ToolAsk      // has no answer yet
 	text, reasoning strings.Builder      // of the step's chunks, until assistant/message
 }
 
@@ -32,7 +35,14 @@ func (c *conversation) apply(e agents.Event) {
 	switch d := e.Data.(type) {
 	case *agents.SessionCreated:
 		c.created, c.updated = *d, e.Time
-		c.messages = append(c.messages, &llm.Message{Role: llm.System, Text: c.system + "\n\nThe working directory is " + d.Cwd + "."})
+		c.history.Append(&llm.Message{Role: llm.System, Text: c.system + "\n\nThe working directory is " + d.Cwd + "."})
+	case *agents.SessionTitle:
+		c.title = d.Title
+	case *agents.SessionOption:
+		if c.chosen == nil {
+			c.chosen = map[string]string{}
+		}
+		c.chosen[d.Option] = d.Value
 	case *agents.TurnStart:
 		c.inTurn = true
 	case *agents.UserMessage:
@@ -41,7 +51,7 @@ func (c *conversation) apply(e agents.Event) {
 			c.title = titleOf(d.Content)
 		}
 		c.flush()
-		c.messages = append(c.messages, &llm.Message{Role: llm.User, Text: text})
+		c.history.Append(&llm.Message{Role: llm.User, Text: text})
 	case *agents.ContextInjected:
 		c.injected = append(c.injected, contextText(d))
 		if d.Key != "" {
@@ -58,6 +68,16 @@ func (c *conversation) apply(e agents.Event) {
 		c.reasoning.WriteString(d.Reasoning)
 	case *agents.AssistantMessage:
 		c.assistant(d)
+	case *agents.ToolAsk:
+		c.asked = d
+	case *agents.ToolAnswer:
+		if c.asked != nil && c.asked.Key != "" && d.Outcome == agents.OutcomeAllowedForSession {
+			if c.allowed == nil {
+				c.allowed = map[string]struct{}{}
+			}
+			c.allowed[c.asked.Key] = struct{}{}
+		}
+		c.asked = nil
 	case *agents.ToolResult:
 		c.result(d)
 	case *agents.StepEnd:
@@ -83,14 +103,14 @@ func (c *conversation) assistant(d *agents.AssistantMessage) {
 		}
 		c.callIDs[call.CallID] = struct{}{}
 	}
-	c.messages = append(c.messages, m)
+	c.history.Append(m)
 }
 
 func (c *conversation) result(d *agents.ToolResult) {
 	for i, call := range c.unanswered {
 		if call.CallID == d.CallID {
 			c.unanswered = append(c.unanswered[:i:i], c.unanswered[i+1:]...)
-			c.messages = append(c.messages, &llm.Message{Role: llm.Tool, ToolCallId: d.CallID, Text: contentText(d.Content)})
+			c.history.Append(&llm.Message{Role: llm.Tool, ToolCallId: d.CallID, Text: contentText(d.Content)})
 			return
 		}
 	}
@@ -99,7 +119,7 @@ func (c *conversation) result(d *agents.ToolResult) {
 // flush moves waiting context to where the next request will have it: never between calls and their results.
 func (c *conversation) flush() {
 	for _, text := range c.injected {
-		c.messages = append(c.messages, &llm.Message{Role: llm.User, Text: text})
+		c.history.Append(&llm.Message{Role: llm.User, Text: text})
 	}
 	c.injected = nil
 }
@@ -150,6 +170,9 @@ func (c *conversation) unfinished(f callFailure, end *agents.TurnEnd) []agents.D
 	var missing []agents.Data
 	if partial := c.partial(); partial != nil {
 		missing = append(missing, partial)
+	}
+	if c.asked != nil {
+		missing = append(missing, &agents.ToolAnswer{CallID: c.asked.CallID, Outcome: agents.OutcomeCancelled})
 	}
 	for _, call := range c.unanswered {
 		missing = append(missing, failure(call.CallID, f))

@@ -63,8 +63,7 @@ func (a *agent) checkpoint(ctx context.Context) {
 	}
 }
 
-// retire frees the sessions for the successor, those with a turn under way when it has ended. Should there be no successor after
-// all, they are opened again as they are needed.
+// retire frees the sessions for the successor, those with a turn under way when it has ended.
 func (a *agent) retire(ctx context.Context, reason sdk.RetireReason) {
 	a.retired.Store(true)
 	for _, s := range a.live() {
@@ -85,9 +84,26 @@ func (a *agent) retire(ctx context.Context, reason sdk.RetireReason) {
 	a.checkpoint(ctx)
 }
 
+// resume goes on without the successor. Sessions that were freed are opened again as they are needed.
+func (a *agent) resume(ctx context.Context) error {
+	a.retired.Store(false)
+	a.mu.Lock()
+	a.releaseClaim()
+	a.mu.Unlock()
+	a.checkpoint(ctx)
+	return nil
+}
+
 // dropClaim releases the claim when no session is left. The lock is held.
 func (a *agent) dropClaim() {
-	if a.claim == "" || len(a.sessions) > 0 || a.host.Done().Err() != nil {
+	if len(a.sessions) == 0 && a.host.Done().Err() == nil {
+		a.releaseClaim()
+	}
+}
+
+// releaseClaim lets the host forget the claim. The lock is held.
+func (a *agent) releaseClaim() {
+	if a.claim == "" {
 		return
 	}
 	claim := a.claim

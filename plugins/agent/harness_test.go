@@ -50,6 +50,12 @@ type world struct {
 	// tool runs a call: it sends what it likes, the last thing being a result. cancelled is closed when the call is cancelled.
 	tool func(call *toolsv1.Call, cancelled <-chan struct{}, send func(*toolsv1.ExecuteResponse)) error
 	list func(context.Context) error
+	// answers are those of the agent to the questions of calls.
+	answers chan bool
+	modes   []*toolsv1.Mode
+	// models are offered by the adapter; nil: it knows nothing of models.
+	models    []*llm.ModelInfo
+	modelsErr error
 	// claimed has calls with a claim; nil: the host knows no claim.
 	claimed agentsv1.AgentsClient
 }
@@ -63,7 +69,7 @@ type worldServer struct {
 // newWorld starts an agent. Change the stand-ins before the first prompt.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, state: filepath.Join(memoryDir(t), "sessions"), cwd: t.TempDir(), host: &plugintest.Host{}}
+	w := &world{t: t, state: filepath.Join(memoryDir(t), "sessions"), cwd: t.TempDir(), host: &plugintest.Host{}, answers: make(chan bool, 16)}
 	w.model = func(_ context.Context, _ int, _ *llm.Request, emit emit) (llm.Reason, error) {
 		return llm.Stop, emit(llm.TextEvent("hello"))
 	}
@@ -123,7 +129,17 @@ func (w worldServer) List(ctx context.Context, _ *toolsv1.ListRequest) (*toolsv1
 			return nil, err
 		}
 	}
-	return &toolsv1.ListResponse{Tools: []*toolsv1.Tool{{Name: "bash", InputSchema: `{"type":"object"}`}}}, nil
+	return &toolsv1.ListResponse{Tools: []*toolsv1.Tool{{Name: "bash", InputSchema: `{"type":"object"}`}}, Modes: w.modes}, nil
+}
+
+func (w worldServer) Models(ctx context.Context, req *llmv1.ModelsRequest) (*llmv1.ModelsResponse, error) {
+	if w.modelsErr != nil {
+		return nil, w.modelsErr
+	}
+	if w.models == nil {
+		return w.UnimplementedLlmServer.Models(ctx, req)
+	}
+	return &llmv1.ModelsResponse{Models: w.models}, nil
 }
 
 func (w worldServer) Execute(stream grpc.BidiStreamingServer[toolsv1.ExecuteRequest, toolsv1.ExecuteResponse]) error {
@@ -137,7 +153,13 @@ func (w worldServer) Execute(stream grpc.BidiStreamingServer[toolsv1.ExecuteRequ
 	cancelled := make(chan struct{})
 	go func() { // ends with the stream
 		defer close(cancelled)
-		_, _ = stream.Recv()
+		for {
+			req, err := stream.Recv()
+			if err != nil || req.GetCancel() != nil {
+				return
+			}
+			w.answers <- req.GetAnswer().GetAllowed()
+		}
 	}()
 	err = w.tool(first.GetCall(), cancelled, func(r *toolsv1.ExecuteResponse) { _ = stream.Send(r) })
 	if err == nil {
@@ -240,6 +262,8 @@ func show(events []agents.Event) string {
 		line := e.Type
 		switch d := e.Data.(type) {
 		case *agents.SessionCreated, *agents.TurnStart, *agents.StepStart, *agents.StepEnd:
+		case *agents.SessionTitle:
+			line += " " + d.Title
 		case *agents.UserMessage:
 			line += " " + d.Content[0].Text
 		case *agents.ContextInjected:
@@ -253,6 +277,14 @@ func show(events []agents.Event) string {
 			}
 		case *agents.ToolCall:
 			line += " " + d.CallID + " " + d.Presentation.Title
+		case *agents.ToolAsk:
+			line += " " + d.CallID + " " + d.Hook + ": " + d.Reason
+		case *agents.ToolAnswer:
+			line += " " + d.CallID + " " + string(d.Outcome)
+		case *agents.SessionOption:
+			line += " " + d.Option + " " + d.Value
+		case *agents.ModelRetry:
+			line += fmt.Sprintf(" %s (%d ms)", d.Reason, d.DelayMS)
 		case *agents.ToolStart:
 			line += " " + d.CallID
 		case *agents.ToolOutput:
@@ -328,6 +360,10 @@ func asks(steps ...[]string) func(context.Context, int, *llm.Request, emit) (llm
 
 func presented(title string) *toolsv1.ExecuteResponse {
 	return &toolsv1.ExecuteResponse{Event: &toolsv1.ExecuteResponse_Presentation{Presentation: &toolsv1.Presentation{Title: title, Kind: toolsv1.Presentation_KIND_EXECUTE, RawInput: `"x"`}}}
+}
+
+func ask(reason, key string) *toolsv1.ExecuteResponse {
+	return &toolsv1.ExecuteResponse{Event: &toolsv1.ExecuteResponse_Ask_{Ask: &toolsv1.ExecuteResponse_Ask{Hook: "permissions", Reason: reason, Key: key}}}
 }
 
 func started() *toolsv1.ExecuteResponse {

@@ -65,22 +65,27 @@ func (l *eventLog) read(path string, apply func(agents.Event) error) error {
 	if err := lock(l.file); err != nil {
 		return err
 	}
+	if err := l.scan(path, func(e agents.Event, _ []byte) error { return apply(e) }); err != nil {
+		return err
+	}
+	return l.cut()
+}
+
+// scan reads the log up to its last whole line. It changes nothing.
+func (l *eventLog) scan(path string, use func(e agents.Event, line []byte) error) error {
 	err := readLines(l.file, func(line []byte) error {
 		e, err := decodeNext(line, l.seq)
 		if err != nil {
 			return &damage{path, l.seq + 1, err, bytes.IndexByte(line, 0) >= 0}
 		}
 		l.seq, l.size = e.Seq, l.size+int64(len(line))+1
-		return apply(e)
+		return use(e, line)
 	})
 	var d *damage
 	if errors.As(err, &d) && d.nul && l.seq > 0 && l.endsAfterNextLine() {
-		err = nil // a power failure left the last line's length without all of its bytes
+		return nil // a power failure left the last line's length without all of its bytes
 	}
-	if err != nil {
-		return err
-	}
-	return l.cut()
+	return err
 }
 
 // decodeNext decodes the line that follows event seq.

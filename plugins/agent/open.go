@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api/agentsv1"
 )
 
 // create makes a session and stores it.
@@ -98,6 +100,51 @@ func checkCreated(created *agents.SessionCreated) error {
 		return fmt.Errorf("its cwd is not an absolute path: %q", created.Cwd)
 	}
 	return nil
+}
+
+// show hands the events of a stored session after event seq to send. It takes no lock and repairs nothing: another process may have the
+// session.
+func (a *agent) show(id string, seq uint64, send func(*agentsv1.Event) error) error {
+	if !validID(id) {
+		return unknownSession(id)
+	}
+	path := a.store.logPath(id)
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return unknownSession(id)
+	}
+	if err != nil {
+		return status.Errorf(codes.Internal, "read session %s: %v", id, err)
+	}
+	defer file.Close()
+	l := &eventLog{file: file}
+	var failed error
+	err = l.scan(path, func(e agents.Event, line []byte) error {
+		if created, ok := e.Data.(*agents.SessionCreated); ok {
+			if err := checkCreated(created); err != nil {
+				return err
+			}
+		}
+		if e.Seq > seq {
+			failed = send(&agentsv1.Event{Seq: e.Seq, Json: bytes.Clone(line)})
+		}
+		return failed
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return status.Errorf(codes.FailedPrecondition, "read session %s: %v", id, err)
+	case l.seq == 0: // a crash came before it was created
+		return unknownSession(id)
+	case l.seq < seq:
+		return noSuchEvent(id, seq, l.seq)
+	}
+	return nil
+}
+
+func noSuchEvent(id string, seq, last uint64) error {
+	return status.Errorf(codes.OutOfRange, "session %s has no event %d: the last is %d", id, seq, last)
 }
 
 // adopt opens a session that another instance of the row had. While that one still has it, adopt says where, or waits.

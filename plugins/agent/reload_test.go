@@ -53,6 +53,18 @@ func (r router) Cancel(ctx context.Context, req *agentsv1.CancelRequest) (*agent
 	return r.to.Cancel(claim(ctx), req)
 }
 
+func (r router) Answer(ctx context.Context, req *agentsv1.AnswerRequest) (*agentsv1.AnswerResponse, error) {
+	return r.to.Answer(claim(ctx), req)
+}
+
+func (r router) Options(ctx context.Context, req *agentsv1.OptionsRequest) (*agentsv1.OptionsResponse, error) {
+	return r.to.Options(claim(ctx), req)
+}
+
+func (r router) SetOption(ctx context.Context, req *agentsv1.SetOptionRequest) (*agentsv1.SetOptionResponse, error) {
+	return r.to.SetOption(claim(ctx), req)
+}
+
 func (r router) Inject(ctx context.Context, req *agentsv1.InjectRequest) (*agentsv1.InjectResponse, error) {
 	return r.to.Inject(claim(ctx), req)
 }
@@ -99,13 +111,23 @@ func reloaded(t *testing.T, sessions int) (old, successor *world, busy []string,
 		old.until(events, "assistant/chunk")
 		busy, running = append(busy, session), append(running, events)
 	}
-	old.instance.Retire(pluginv1.RetireRequest_REASON_RELOAD)
-	successor = &world{t: t, state: old.state, cwd: old.cwd, host: old.host, claimed: agentsv1.NewAgentsClient(old.instance.Conn())}
+	successor = old.reload()
+	return old, successor, busy, running
+}
+
+// reload retires the instance and returns its successor.
+func (w *world) reload() *world {
+	w.t.Helper()
+	w.instance.Retire(pluginv1.RetireRequest_REASON_RELOAD)
+	successor := &world{
+		t: w.t, state: w.state, cwd: w.cwd, host: w.host, claimed: agentsv1.NewAgentsClient(w.instance.Conn()),
+		answers: make(chan bool, 16), modes: w.modes, models: w.models,
+	}
 	successor.model = func(_ context.Context, _ int, _ *llm.Request, emit emit) (llm.Reason, error) {
 		return llm.Stop, emit(llm.TextEvent("next"))
 	}
-	successor.start(old.host.LastCheckpoint())
-	return old, successor, busy, running
+	successor.start(w.host.LastCheckpoint())
+	return successor
 }
 
 func TestATurnUnderWayIsReachedThroughTheSuccessor(t *testing.T) {
@@ -186,5 +208,34 @@ func TestARetiredInstanceWithoutASuccessorGoesOn(t *testing.T) {
 	w.cancel(session, "two")
 	if got := len(w.request(2).GetMessages()); got != 6 {
 		t.Errorf("the model was sent %d messages", got)
+	}
+}
+
+func TestAnInstanceThatResumesKeepsItsSessions(t *testing.T) {
+	w := newWorld(t)
+	w.model = func(ctx context.Context, n int, req *llm.Request, emit emit) (llm.Reason, error) {
+		if n == 0 {
+			return hang(ctx, n, req, emit)
+		}
+		return llm.Stop, emit(llm.TextEvent("fine"))
+	}
+	busy, idle := w.create(), w.create()
+	running := w.send(busy, "long")
+	w.until(running, "assistant/chunk")
+	w.instance.Retire(pluginv1.RetireRequest_REASON_RELOAD)
+	w.instance.Resume()
+	w.cancel(busy, "long")
+	w.until(running, "turn/end")
+	for _, session := range []string{busy, idle} {
+		if got := show(w.rest(w.send(session, "more"))); !strings.HasSuffix(got, "turn/end completed") {
+			t.Error(got)
+		}
+	}
+	if got := string(w.host.LastCheckpoint()); strings.Contains(got, "agent-") || !strings.Contains(got, busy) || !strings.Contains(got, idle) {
+		t.Errorf("checkpoint %s", got)
+	}
+	w.instance.Stop()
+	if got := w.host.Claims(); len(got) != 0 {
+		t.Errorf("claims %v", got)
 	}
 }

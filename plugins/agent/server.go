@@ -129,7 +129,7 @@ func (v *server) Prompt(req *agentsv1.PromptRequest, stream grpc.ServerStreaming
 	if err != nil {
 		return err
 	}
-	p := &prompt{id: req.GetPromptId(), content: content, cancelled: req.GetCancelled()}
+	p := &prompt{id: req.GetPromptId(), content: content, cancelled: req.GetCancelled(), canAsk: req.GetCanAsk()}
 	var s *session
 	err = v.agent.with(ctx, req.GetSessionId(), func(live *session) (err error) {
 		s = live
@@ -188,6 +188,49 @@ func (v *server) Cancel(ctx context.Context, req *agentsv1.CancelRequest) (*agen
 	return &agentsv1.CancelResponse{}, nil
 }
 
+func (v *server) Answer(ctx context.Context, req *agentsv1.AnswerRequest) (*agentsv1.AnswerResponse, error) {
+	err := v.agent.with(ctx, req.GetSessionId(),
+		func(s *session) error { return s.answer(req.GetCallId(), agents.OutcomeOf(req.GetOutcome())) },
+		func(ctx context.Context, c agentsv1.AgentsClient) error {
+			_, err := c.Answer(ctx, req)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &agentsv1.AnswerResponse{}, nil
+}
+
+func (v *server) Options(ctx context.Context, req *agentsv1.OptionsRequest) (*agentsv1.OptionsResponse, error) {
+	answer := &agentsv1.OptionsResponse{}
+	err := v.agent.with(ctx, req.GetSessionId(),
+		func(s *session) (err error) {
+			answer.Options, err = s.options(ctx)
+			return err
+		},
+		func(ctx context.Context, c agentsv1.AgentsClient) (err error) {
+			answer, err = c.Options(ctx, req)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+func (v *server) SetOption(ctx context.Context, req *agentsv1.SetOptionRequest) (*agentsv1.SetOptionResponse, error) {
+	err := v.agent.with(ctx, req.GetSessionId(),
+		func(s *session) error { return s.setOption(ctx, req.GetOption(), req.GetValue()) },
+		func(ctx context.Context, c agentsv1.AgentsClient) error {
+			_, err := c.SetOption(ctx, req)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &agentsv1.SetOptionResponse{}, nil
+}
+
 func (v *server) Inject(ctx context.Context, req *agentsv1.InjectRequest) (*agentsv1.InjectResponse, error) {
 	d := &agents.ContextInjected{
 		Text: req.GetText(), Key: req.GetKey(),
@@ -219,11 +262,13 @@ func (v *server) Subscribe(req *agentsv1.SubscribeRequest, stream grpc.ServerStr
 		from, err := c.Subscribe(ctx, req)
 		return pump(from, err, stream)
 	})
+	send := func(e *agentsv1.Event) error { return stream.Send(&agentsv1.SubscribeResponse{Event: e}) }
+	if status.Code(err) == codes.NotFound && !req.GetFollow() { // it is not live
+		return v.agent.show(req.GetSessionId(), req.GetAfterSeq(), send)
+	}
 	if err != nil || s == nil {
 		return err
 	}
 	defer s.closeFollower(f)
-	return s.send(stream.Context(), f, func(e *agentsv1.Event) error {
-		return stream.Send(&agentsv1.SubscribeResponse{Event: e})
-	})
+	return s.send(stream.Context(), f, send)
 }

@@ -31,6 +31,8 @@ type session struct {
 	conv  *conversation
 	queue []*prompt
 	turn  *turn // the running one
+	// question is that of the running turn, as long as a call waits for its answer.
+	question *question
 
 	running  bool          // the goroutine of the turns is there
 	closing  bool          // takes no messages
@@ -46,6 +48,7 @@ type prompt struct {
 	id        string
 	content   []agents.ContentBlock
 	cancelled bool
+	canAsk    bool
 	follower  *follower
 }
 
@@ -142,7 +145,12 @@ func (s *session) inject(d *agents.ContextInjected) error {
 	if _, known := s.conv.keys[d.Key]; known {
 		return nil
 	}
-	if err := s.append(d); err != nil {
+	return s.appendOutside(d)
+}
+
+// appendOutside adds an event that may stand outside of turns. The lock is held.
+func (s *session) appendOutside(data agents.Data) error {
+	if err := s.append(data); err != nil {
 		return err
 	}
 	if s.running {
@@ -157,7 +165,7 @@ func (s *session) subscribe(f *follower, seq uint64, live bool) error {
 	last := s.log.seq
 	s.mu.Unlock()
 	if seq > last {
-		return status.Errorf(codes.OutOfRange, "session %s has no event %d: the last is %d", s.id, seq, last)
+		return noSuchEvent(s.id, seq, last)
 	}
 	offset, err := offsetAfter(f.file, seq)
 	if err != nil {

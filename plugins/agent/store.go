@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"cmp"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +21,10 @@ const (
 )
 
 // store is the directory of the sessions' files: per session its log, and its info, which can be made anew from the log.
-type store struct{ dir string }
+type store struct {
+	dir   string
+	index *index
+}
 
 func (st store) logPath(id string) string { return filepath.Join(st.dir, id+logSuffix) }
 
@@ -59,13 +58,11 @@ func (st store) writeInfo(id string, i info) error {
 	return os.Rename(path+"~", path)
 }
 
-func (st store) readInfo(id string) (info, error) {
+// readInfo is false when the info is missing or damaged.
+func (st store) readInfo(id string) (info, bool) {
 	var i info
 	text, err := os.ReadFile(filepath.Join(st.dir, id+infoSuffix))
-	if err == nil && json.Unmarshal(text, &i) == nil && i.Cwd != "" {
-		return i, nil
-	}
-	return st.infoFromLog(id)
+	return i, err == nil && json.Unmarshal(text, &i) == nil && i.Cwd != ""
 }
 
 // infoFromLog reads the beginning of a log, up to the first prompt.
@@ -98,71 +95,6 @@ func (st store) infoFromLog(id string) (info, error) {
 		return i, nil //nolint:nilerr // Load says what is damaged; List shows what there is
 	}
 	return i, nil
-}
-
-// listed is an entry of the list.
-type listed struct {
-	id string
-	info
-}
-
-const maxPage = 100
-
-var errToken = errors.New("the page token is not one of an earlier answer")
-
-// list returns a page of the stored sessions, newest first, and the token of the next page.
-func (st store) list(cwd, token string, size int) ([]listed, string, error) {
-	after, err := parseToken(token)
-	if err != nil {
-		return nil, "", err
-	}
-	if size <= 0 || size > maxPage {
-		size = maxPage
-	}
-	entries, err := os.ReadDir(st.dir)
-	if err != nil {
-		return nil, "", err
-	}
-	var all []listed
-	for _, entry := range entries {
-		id, isLog := strings.CutSuffix(entry.Name(), logSuffix)
-		if !isLog || !validID(id) {
-			continue
-		}
-		i, err := st.readInfo(id)
-		if err != nil || cwd != "" && filepath.Clean(i.Cwd) != filepath.Clean(cwd) {
-			continue // deleted meanwhile, or a crash came before it was created
-		}
-		if l := (listed{id, i}); token == "" || newestFirst(after, l) < 0 {
-			all = append(all, l)
-		}
-	}
-	slices.SortFunc(all, newestFirst)
-	if len(all) <= size {
-		return all, "", nil
-	}
-	return all[:size], all[size-1].token(), nil
-}
-
-func newestFirst(a, b listed) int {
-	return cmp.Or(b.Updated.Compare(a.Updated), cmp.Compare(b.id, a.id))
-}
-
-func (l listed) token() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", l.Updated.UnixNano(), l.id))
-}
-
-func parseToken(token string) (listed, error) {
-	if token == "" {
-		return listed{}, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(token)
-	nanos, id, found := strings.Cut(string(text), " ")
-	n, numberErr := strconv.ParseInt(nanos, 10, 64)
-	if err != nil || !found || numberErr != nil {
-		return listed{}, errToken
-	}
-	return listed{id, info{Updated: time.Unix(0, n)}}, nil
 }
 
 // remove deletes the session's files.

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,7 +20,9 @@ import (
 
 	"github.com/dsh-go/dsh/plugins/agent"
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 	"github.com/dsh-go/dsh/sdk/llm"
+	"github.com/dsh-go/dsh/sdk/plugintest"
 )
 
 func (w *world) load(session string) (string, uint64) {
@@ -177,13 +182,25 @@ func crashed(t testing.TB) []byte {
 		}
 		return llm.Stop, nil
 	}
-	w.tool = echo
+	w.tool = func(call *toolsv1.Call, cancelled <-chan struct{}, send func(*toolsv1.ExecuteResponse)) error {
+		send(presented("first"))
+		send(ask("may I?", "k"))
+		<-w.answers
+		return echo(call, cancelled, send)
+	}
 	session := w.create()
-	w.rest(w.send(session, "one"))
+	turn := func(prompt string) {
+		events := w.sendAsking(session, prompt)
+		for range 2 {
+			w.answer(session, w.until(events, "tool/ask").Data.(*agents.ToolAsk).CallID, agents.OutcomeAllowed)
+		}
+		w.rest(events)
+	}
+	turn("one")
 	if err := w.Inject(t.Context(), session, "news", plugin, "k"); err != nil {
 		t.Fatal(err)
 	}
-	w.rest(w.send(session, "two"))
+	turn("two")
 	return readFile(t, w.logFile(session))
 }
 
@@ -243,6 +260,7 @@ func wellFormed(log []byte, last uint64) error {
 	var seq uint64
 	var turn, step bool
 	calls := map[string]bool{}
+	asking := ""
 	for line := range bytes.Lines(log) {
 		e, err := agents.Decode(line)
 		if err != nil {
@@ -264,8 +282,14 @@ func wellFormed(log []byte, last uint64) error {
 			}
 		case *agents.ToolCall, *agents.AssistantChunk, *agents.Usage:
 			ok = step
+		case *agents.ToolAsk:
+			ok, asking = calls[d.CallID] && asking == "", d.CallID
+		case *agents.ToolAnswer:
+			ok, asking = asking == d.CallID, ""
+		case *agents.ToolStart:
+			ok = calls[d.CallID] && asking == ""
 		case *agents.ToolResult:
-			ok = calls[d.CallID]
+			ok = calls[d.CallID] && asking == ""
 			delete(calls, d.CallID)
 		case *agents.StepEnd:
 			ok, step = step && len(calls) == 0, false
@@ -288,12 +312,21 @@ func TestWhatACrashLeftOpenIsAnsweredOnce(t *testing.T) {
 	inCall := bytes.LastIndex(log, []byte(`"type":"tool/start","call_id":"c2"`))
 	inCall += bytes.IndexByte(log[inCall:], '\n') + 1
 	w.write("in-call", log[:inCall+10]) // and a torn line
+	inAsk := bytes.LastIndex(log, []byte(`"type":"tool/ask","call_id":"d2"`))
+	inAsk += bytes.IndexByte(log[inAsk:], '\n') + 1
+	w.write("in-ask", log[:inAsk])
 	inAnswer := bytes.LastIndex(log, []byte(`"text":"grün"`))
 	w.write("in-answer", log[:inAnswer])
 	for session, want := range map[string]string{
 		"in-call": `
 tool/start c2
 tool/result c2 Tool call interrupted by a crash; no result was recorded. (interrupted)
+tool/result d2 Tool call interrupted by a crash; no result was recorded. (interrupted)
+step/end
+turn/end interrupted`,
+		"in-ask": `
+tool/ask d2 permissions: may I?
+tool/answer d2 cancelled
 tool/result d2 Tool call interrupted by a crash; no result was recorded. (interrupted)
 step/end
 turn/end interrupted`,
@@ -486,4 +519,134 @@ func TestDeleteSparesWhatAnotherProcessUses(t *testing.T) {
 	other.start(nil)
 	wantStatus(t, other.Delete(t.Context(), session), codes.FailedPrecondition, "delete session "+session+": it is in use by another process")
 	w.rest(w.send(session, "hi"))
+}
+
+func TestAStoredSessionIsReadWithoutDisturbingItsOwner(t *testing.T) {
+	owner := newWorld(t)
+	owner.model = hang
+	session := owner.create()
+	running := owner.send(session, "hi")
+	owner.until(running, "assistant/chunk")
+	reader := &world{t: t, state: owner.state, host: &plugintest.Host{}}
+	reader.start(nil)
+	equal(t, "read", show(reader.history(session)), `
+session/created
+turn/start
+user/message hi
+session/title hi
+step/start
+assistant/chunk thinking`)
+	_, err := reader.follow(session, 0)
+	wantStatus(t, err, codes.NotFound, "unknown session: "+session)
+	owner.cancel(session, "hi")
+	owner.until(running, "turn/end")
+	events, err := reader.Subscribe(t.Context(), session, 6, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the rest", show(reader.rest(events)), `
+assistant/message thinking
+step/end
+turn/end aborted`)
+}
+
+// follow is the first event of a subscription that follows.
+func (w *world) follow(session string, after uint64) (agents.Event, error) {
+	events, err := w.Subscribe(w.t.Context(), session, after, true)
+	if err != nil {
+		return agents.Event{}, err
+	}
+	return events.Next()
+}
+
+func TestWhatIsReadIsNotRepaired(t *testing.T) {
+	log := crashed(t)
+	lines := bytes.SplitAfter(log, []byte("\n"))
+	future := bytes.Replace(log, []byte(`"format":1`), []byte(`"format":2`), 1)
+	damaged := bytes.Join([][]byte{lines[0], lines[1], []byte("{}\n"), lines[3]}, nil)
+	broken := bytes.Clone(log)
+	copy(broken[len(broken)-20:], make([]byte, 10))
+	for _, tt := range []struct {
+		name   string
+		log    []byte
+		after  uint64
+		events int
+		want   error
+	}{
+		{"whole", log, 0, len(lines) - 1, nil},
+		{"up-to-its-end", log, uint64(len(lines) - 1), 0, nil},
+		{"beyond-its-end", log, uint64(len(lines)), 0, status.Errorf(codes.OutOfRange, "session beyond-its-end has no event %d: the last is %d", len(lines), len(lines)-1)},
+		{"torn", log[:len(log)-1], 0, len(lines) - 2, nil},
+		{"power-failure", broken, 0, len(lines) - 2, nil},
+		{"never-created", log[:20], 0, 0, status.Error(codes.NotFound, "unknown session: never-created")},
+		{"future", future, 0, 0, status.Error(codes.FailedPrecondition, "read session future: its log has format 2 and this dsh reads formats up to 1; use a newer dsh")},
+		{"damaged", damaged, 0, 2, status.Error(codes.FailedPrecondition, "read session damaged: FILE:3 is damaged: decode event: it has no seq or no type; repair or delete the line and what follows it")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.write(tt.name, tt.log)
+			events, err := w.Subscribe(t.Context(), tt.name, tt.after, false)
+			n := 0
+			for ; err == nil; n++ {
+				_, err = events.Next()
+			}
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			wantStatus(t, err, status.Code(tt.want), strings.Replace(status.Convert(tt.want).Message(), "FILE", w.logFile(tt.name), 1))
+			if n-1 != tt.events {
+				t.Errorf("%d events", n-1)
+			}
+			if got := readFile(t, w.logFile(tt.name)); !bytes.Equal(got, tt.log) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+	w := newWorld(t)
+	_, err := w.follow("../x", 0)
+	wantStatus(t, err, codes.NotFound, "unknown session: ../x")
+}
+
+// TestTheListShowsWhatOtherProcessesDo: what is remembered of the files never hides a change.
+func TestTheListShowsWhatOtherProcessesDo(t *testing.T) {
+	w := newWorld(t)
+	other := &world{t: t, state: w.state, cwd: w.cwd, host: &plugintest.Host{}}
+	other.model = w.model
+	other.start(nil)
+	titles := func() string {
+		page, _, err := w.List(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var titles []string
+		for _, s := range page {
+			titles = append(titles, s.Title)
+		}
+		return strings.Join(titles, ",")
+	}
+	equal(t, "none", titles(), "")
+	one := other.create()
+	equal(t, "new", titles(), "")
+	other.rest(other.send(one, "one"))
+	equal(t, "titled", titles(), "one")
+	two := other.create()
+	other.rest(other.send(two, "two"))
+	equal(t, "two", titles(), "two,one")
+	old := time.Now().Add(-time.Hour) // a change of the directory, long ago
+	if err := os.Chtimes(w.state, old, old); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		equal(t, "remembered", titles(), "two,one")
+	}
+	other.rest(other.send(one, "more"))
+	equal(t, "moved up", titles(), "one,two")
+	if err := other.Delete(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", titles(), "two")
+	if err := os.Remove(filepath.Join(w.state, two+".info")); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "made anew from the log", titles(), "two")
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/llmv1"
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 	"github.com/dsh-go/dsh/sdk/llm"
@@ -20,7 +21,14 @@ import (
 // maxAnswer bounds what a model may say in one step: escaped, the whole of it must fit into one event.
 const maxAnswer = 8 << 20
 
-var errAnswer = errors.New("the model's answer is larger than 8 MiB")
+// maxHistory bounds what the model is sent: it must fit into one message.
+const maxHistory = api.MaxMessageBytes - 1<<20
+
+var (
+	errAnswer  = errors.New("the model's answer is larger than 8 MiB")
+	errHistory = errors.New("the conversation is larger than 64 MiB: go on in a new session")
+	errEmpty   = errors.New("the model gave an empty answer: send the message again, or choose another model")
+)
 
 // turn answers one or more prompts.
 type turn struct {
@@ -62,7 +70,7 @@ func (s *session) take(t *turn) (reason agents.Reason, err error) {
 		if t.ctx.Err() != nil {
 			return t.stopped()
 		}
-		tools, _, err := s.agent.tools.List(t.ctx)
+		tools, modes, err := s.agent.tools.List(t.ctx)
 		if t.ctx.Err() != nil {
 			return t.stopped()
 		}
@@ -72,7 +80,7 @@ func (s *session) take(t *turn) (reason agents.Reason, err error) {
 		if first {
 			s.join(t) // messages that came in one burst make one turn
 		}
-		more, reason, err := s.step(t, tools)
+		more, reason, err := s.step(t, first, tools, modes)
 		if !more {
 			return reason, err
 		}
@@ -129,16 +137,20 @@ func (s *session) dequeue(cancelled bool) []*prompt {
 	return taken
 }
 
-// welcome logs messages. The lock is held.
+// welcome logs messages, and after the first one that has words for it the session's title. The lock is held.
 func (s *session) welcome(prompts []*prompt) error {
-	untitled := s.conv.title == ""
 	for _, p := range prompts {
+		untitled := s.conv.title == ""
 		if err := s.append(&agents.UserMessage{PromptID: p.id, Content: p.content}); err != nil {
 			return err
 		}
-	}
-	if untitled && s.conv.title != "" {
+		if !untitled || s.conv.title == "" {
+			continue
+		}
 		s.saveInfo()
+		if err := s.append(&agents.SessionTitle{Title: s.conv.title}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -156,13 +168,14 @@ func (t *turn) stopped() (agents.Reason, error) {
 }
 
 // step asks the model once and runs the calls it asks for, in their order. Without more the turn is over.
-func (s *session) step(t *turn, tools []*toolsv1.Tool) (more bool, _ agents.Reason, _ error) {
+func (s *session) step(t *turn, first bool, tools []*toolsv1.Tool, modes []*toolsv1.Mode) (more bool, _ agents.Reason, _ error) {
 	s.record(t, &agents.StepStart{})
-	calls, finish, err := s.ask(t, tools)
+	calls, finish, err := s.generate(t, tools)
 	switch {
 	case t.ctx.Err() != nil: // finish answers the calls
 		reason, err := t.stopped()
 		return false, reason, err
+	case err == errEmpty && !first: //nolint:errorlint // that very error: nothing is left to say about the calls
 	case err != nil:
 		return false, agents.ReasonError, err
 	case finish == llm.MaxTokens:
@@ -174,7 +187,7 @@ func (s *session) step(t *turn, tools []*toolsv1.Tool) (more bool, _ agents.Reas
 		if t.ctx.Err() != nil {
 			break
 		}
-		s.execute(t, call)
+		s.execute(t, call, modes)
 	}
 	if t.ctx.Err() != nil {
 		reason, err := t.stopped()
@@ -184,19 +197,28 @@ func (s *session) step(t *turn, tools []*toolsv1.Tool) (more bool, _ agents.Reas
 	return len(calls) > 0, agents.ReasonCompleted, nil
 }
 
-// ask sends the conversation to the model and logs the answer as it comes.
-func (s *session) ask(t *turn, tools []*toolsv1.Tool) ([]agents.ToolRequest, llm.Reason, error) {
+// generate sends the conversation to the model and logs the answer as it comes.
+func (s *session) generate(t *turn, tools []*toolsv1.Tool) ([]agents.ToolRequest, llm.Reason, error) {
+	model, err := s.modelName(t.ctx)
+	if err != nil {
+		return nil, 0, err
+	}
 	s.mu.Lock()
-	messages := s.conv.messages[:len(s.conv.messages):len(s.conv.messages)]
+	history := s.conv.history
 	s.mu.Unlock()
+	if history.Size() > maxHistory {
+		return nil, 0, errHistory
+	}
 	var calls []agents.ToolRequest
 	var usage *agents.Usage
 	size := 0
-	finish, err := s.agent.model.Generate(t.ctx, &llm.Request{SessionId: s.id, Messages: messages, Tools: tools}, func(e *llm.Event) error {
+	finish, err := s.agent.model.Continue(t.ctx, history, &llm.Request{SessionId: s.id, Tools: tools, Model: model}, func(e *llm.Event) error {
 		if size += proto.Size(e); size > maxAnswer {
 			return errAnswer
 		}
 		switch e := e.GetEvent().(type) {
+		case *llmv1.GenerateResponse_Retry:
+			s.record(t, &agents.ModelRetry{Reason: e.Retry.GetReason(), DelayMS: e.Retry.GetDelayMs()})
 		case *llmv1.GenerateResponse_Text:
 			s.stream(t, e.Text, &agents.AssistantChunk{Text: e.Text})
 		case *llmv1.GenerateResponse_Reasoning:
@@ -211,6 +233,9 @@ func (s *session) ask(t *turn, tools []*toolsv1.Tool) ([]agents.ToolRequest, llm
 	})
 	s.mu.Lock()
 	message := s.conv.partial()
+	if err == nil && finish == llm.Stop && message == nil && len(calls) == 0 {
+		err = errEmpty
+	}
 	if err == nil {
 		message = s.conv.answer(calls)
 	}
@@ -228,16 +253,23 @@ func (s *session) ask(t *turn, tools []*toolsv1.Tool) ([]agents.ToolRequest, llm
 }
 
 // execute runs one call to its result.
-func (s *session) execute(t *turn, call agents.ToolRequest) {
-	result, err := s.agent.tools.Execute(t.ctx, &toolsv1.Call{
-		CallId: call.CallID, Name: call.Name, Arguments: call.Arguments, SessionId: s.id, SessionCwd: s.conv.created.Cwd,
-	}, tool.Watch{
+func (s *session) execute(t *turn, call agents.ToolRequest, modes []*toolsv1.Mode) {
+	watch := tool.Watch{
 		Presented: func(p *toolsv1.Presentation) {
 			s.record(t, &agents.ToolCall{CallID: call.CallID, Name: call.Name, Arguments: call.Arguments, Presentation: presentation(p)})
 		},
 		Started: func() { s.record(t, &agents.ToolStart{CallID: call.CallID}) },
 		Output:  func(text string) { s.stream(t, text, &agents.ToolOutput{CallID: call.CallID, Text: text}) },
-	})
+	}
+	if s.canAsk(t) {
+		watch.Ask = func(ctx context.Context, ask *toolsv1.ExecuteResponse_Ask) bool {
+			return s.approve(ctx, t, call.CallID, ask)
+		}
+	}
+	result, err := s.agent.tools.Execute(t.ctx, &toolsv1.Call{
+		CallId: call.CallID, Name: call.Name, Arguments: call.Arguments, SessionId: s.id, SessionCwd: s.conv.created.Cwd,
+		Mode: pick(modeOption(modes), s.chosen(optionMode)),
+	}, watch)
 	if err != nil && err == context.Cause(t.ctx) { //nolint:errorlint // that very error: the call was not made
 		return
 	}
@@ -246,6 +278,13 @@ func (s *session) execute(t *turn, call agents.ToolRequest) {
 		return
 	}
 	s.record(t, toolResult(call.CallID, result))
+}
+
+// canAsk is true when somebody who sent a message of the turn shows questions to a person.
+func (s *session) canAsk(t *turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(t.prompts, func(p *prompt) bool { return p.canAsk })
 }
 
 // callFailure is what a call comes to that gave no result.
@@ -274,8 +313,13 @@ func (s *session) stream(t *turn, text string, data agents.Data) {
 func (s *session) record(t *turn, data agents.Data) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recordLocked(t, data)
+}
+
+// recordLocked is record with the lock held. It is false when the event is not in the log.
+func (s *session) recordLocked(t *turn, data agents.Data) bool {
 	if t.broken {
-		return
+		return false
 	}
 	err := s.append(data)
 	if errors.Is(err, errTooLarge) {
@@ -287,6 +331,7 @@ func (s *session) record(t *turn, data agents.Data) {
 		t.broken = true
 		t.stop(err)
 	}
+	return err == nil
 }
 
 // finish logs the end of a turn and all that it left open, stores it, and tells who follows. It is false when no message waits:
@@ -304,7 +349,7 @@ func (s *session) finish(t *turn, reason agents.Reason, why error) bool {
 		p.follower.settle(failed, s.log.size)
 	}
 	t.stop(nil)
-	s.turn = nil
+	s.turn, s.question = nil, nil
 	s.running = len(s.queue) > 0
 	for f := range s.followers {
 		if failed != nil || !s.running {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,6 +24,7 @@ func TestATurnIsLoggedInOrder(t *testing.T) {
 	equal(t, "turn", show(w.rest(w.send(session, "hi"))), `
 turn/start
 user/message hi
+session/title hi
 step/start
 assistant/message  [c1 bash {1}] [c2 bash {2}]
 tool/call c1 echo {1}
@@ -105,6 +107,7 @@ func TestMessagesSentInOneBurstMakeOneTurn(t *testing.T) {
 	want := `
 turn/start
 user/message one
+session/title one
 user/message two
 step/start
 assistant/chunk hello
@@ -248,6 +251,57 @@ assistant/chunk no
 assistant/message no
 step/end
 turn/end error: the model refused to answer`},
+		{"the model fails after it thought", func(emit emit) (llm.Reason, error) {
+			_ = emit(llm.ReasoningEvent("hm"))
+			return 0, status.Error(codes.Unavailable, "the answer was cut")
+		}, `
+assistant/chunk hm
+assistant/message 
+step/end
+turn/end error: the answer was cut`},
+		{"the model fails again and again", func(emit emit) (llm.Reason, error) {
+			_ = emit(llm.RetryEvent("no route", 500*time.Millisecond))
+			_ = emit(llm.RetryEvent("no route", time.Second))
+			return 0, status.Error(codes.Unavailable, "no route (tried 3 times)")
+		}, `
+model/retry no route (500 ms)
+model/retry no route (1000 ms)
+step/end
+turn/end error: no route (tried 3 times)`},
+		{"the request is made again", func(emit emit) (llm.Reason, error) {
+			return llm.Stop, errors.Join(emit(llm.RetryEvent("no route", 500*time.Millisecond)), emit(llm.TextEvent("late")))
+		}, `
+model/retry no route (500 ms)
+assistant/chunk late
+assistant/message late
+step/end
+turn/end completed`},
+		{"the stream ends before it began", func(emit) (llm.Reason, error) { return 0, nil }, `
+step/end
+turn/end error: the model's answer was cut`},
+		{"the stream ends in the middle", func(emit emit) (llm.Reason, error) { return 0, emit(llm.TextEvent("par")) }, `
+assistant/chunk par
+assistant/message par
+step/end
+turn/end error: the model's answer was cut`},
+		{"the answer is empty", func(emit) (llm.Reason, error) { return llm.Stop, nil }, `
+step/end
+turn/end error: the model gave an empty answer: send the message again, or choose another model`},
+		{"the answer is but a thought", func(emit emit) (llm.Reason, error) { return llm.Stop, emit(llm.ReasoningEvent("hm")) }, `
+assistant/chunk hm
+assistant/message 
+step/end
+turn/end completed`},
+		{"the answer is endless", func(emit emit) (llm.Reason, error) {
+			for range 9 {
+				if err := emit(llm.ToolCallEvent(&llm.ToolCall{Arguments: strings.Repeat("x", 1<<20)})); err != nil {
+					return 0, err
+				}
+			}
+			return llm.Stop, nil
+		}, `
+step/end
+turn/end error: the model's answer is larger than 8 MiB`},
 		{"the answer reaches the limit", func(emit emit) (llm.Reason, error) {
 			return llm.MaxTokens, errors.Join(emit(llm.TextEvent("lon")), emit(llm.ToolCallEvent(&llm.ToolCall{Id: "c1", Name: "bash", Arguments: `{"comm`})))
 		}, `
@@ -266,7 +320,7 @@ turn/end max-tokens`},
 				return llm.Stop, emit(llm.TextEvent("fine"))
 			}
 			session := w.create()
-			equal(t, "failed turn", show(w.rest(w.send(session, "hi"))), "turn/start\nuser/message hi\nstep/start\n"+strings.TrimSpace(tt.want))
+			equal(t, "failed turn", show(w.rest(w.send(session, "hi"))), "turn/start\nuser/message hi\nsession/title hi\nstep/start\n"+strings.TrimSpace(tt.want))
 			equal(t, "next turn", show(w.rest(w.send(session, "again"))), `
 turn/start
 user/message again
@@ -279,12 +333,50 @@ turn/end completed`)
 	}
 }
 
+// TestAWrongCallIsAResultForTheModel: what the tools make of arguments that are no JSON, or of a name they do not know, the model reads,
+// and goes on; also when it has nothing more to say then.
+func TestAWrongCallIsAResultForTheModel(t *testing.T) {
+	w := newWorld(t)
+	w.model = func(_ context.Context, n int, _ *llm.Request, emit emit) (llm.Reason, error) {
+		if n > 0 {
+			return llm.Stop, nil
+		}
+		return llm.Stop, errors.Join(
+			emit(llm.ToolCallEvent(&llm.ToolCall{Id: "c1", Name: "bash", Arguments: `{"command":"ec`})),
+			emit(llm.ToolCallEvent(&llm.ToolCall{Id: "c2", Name: "nope", Arguments: "\x00"})))
+	}
+	w.tool = func(call *toolsv1.Call, _ <-chan struct{}, send func(*toolsv1.ExecuteResponse)) error {
+		send(result("Error: " + call.GetName()))
+		return nil
+	}
+	equal(t, "turn", show(w.rest(w.send(w.create(), "hi"))), `
+turn/start
+user/message hi
+session/title hi
+step/start
+assistant/message  [c1 bash {"command":"ec] [c2 nope `+"\x00"+`]
+tool/result c1 Error: bash
+tool/result c2 Error: nope
+step/end
+step/start
+step/end
+turn/end completed`)
+	if w.calls[0].GetArguments() != `{"command":"ec` || w.calls[1].GetArguments() != "\x00" {
+		t.Errorf("calls %v", w.calls)
+	}
+	equal(t, "request", showMessages(w.request(1).GetMessages()[2:]), `
+assistant  [c1 bash {"command":"ec] [c2 nope `+"\x00"+`]
+tool Error: bash (c1)
+tool Error: nope (c2)`)
+}
+
 func TestWithoutToolsThereIsNoRequest(t *testing.T) {
 	w := newWorld(t)
 	w.list = func(context.Context) error { return status.Error(codes.Unavailable, "the host stops") }
 	equal(t, "turn", show(w.rest(w.send(w.create(), "hi"))), `
 turn/start
 user/message hi
+session/title hi
 turn/end error: list the tools: the host stops`)
 }
 
@@ -396,4 +488,18 @@ func TestSessionsDoNotWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until(held, "turn/end")
+}
+
+func TestAConversationThatIsTooLongForARequest(t *testing.T) {
+	w := newWorld(t)
+	long := strings.Repeat("x", 33<<20)
+	w.model = asks([]string{"c1 bash {}", "c2 bash {}"})
+	w.tool = func(_ *toolsv1.Call, _ <-chan struct{}, send func(*toolsv1.ExecuteResponse)) error {
+		send(result(long))
+		return nil
+	}
+	events := w.rest(w.send(w.create(), "hi"))
+	if got := show(events[len(events)-1:]); got != "turn/end error: the conversation is larger than 64 MiB: go on in a new session" {
+		t.Error(got)
+	}
 }

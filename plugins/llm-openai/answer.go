@@ -73,7 +73,7 @@ func (a *answer) chunk(event string, data []byte) error {
 		a.usage = &llm.Usage{
 			InputTokens:   chunk.Usage.PromptTokens,
 			OutputTokens:  chunk.Usage.CompletionTokens,
-			ContextWindow: a.config.ContextWindow,
+			ContextWindow: a.ContextWindow,
 		}
 	}
 	for _, choice := range chunk.Choices {

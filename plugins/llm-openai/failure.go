@@ -86,7 +86,7 @@ func (r *request) requestFailure(ctx context.Context, response *http.Response, e
 		return r.statusFailure(response)
 	}
 	if errors.Is(context.Cause(ctx), errStalled) {
-		return r.fail(codes.Unavailable, "%s did not answer for %v: is the model %q still loading? raise \"stallTimeoutMs\" if it takes longer", r.endpoint, r.stall, r.name)
+		return r.fail(codes.Unavailable, "%s did not answer for %v: is the model %q still loading? raise \"stallTimeoutMs\" if it takes longer", r.endpoint, r.stall, r.ID)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -134,17 +134,17 @@ func (r *request) statusFailure(response *http.Response) *failure {
 	case code == http.StatusPaymentRequired:
 		f = r.fail(codes.ResourceExhausted, "%s wants to be paid (402)%s: check the account's balance", at, said)
 	case code == http.StatusForbidden:
-		f = r.fail(codes.PermissionDenied, "%s does not allow this key to use the model %q (403)%s", at, r.name, said)
+		f = r.fail(codes.PermissionDenied, "%s does not allow this key to use the model %q (403)%s", at, r.ID, said)
 	case code == http.StatusNotFound:
-		f = r.fail(codes.NotFound, "%s knows no model %q, or no chat completions (404)%s: check \"model\" and \"baseURL\"", at, r.name, said)
+		f = r.fail(codes.NotFound, "%s knows no model %q, or no chat completions (404)%s: check \"model\" and \"baseURL\"", at, r.ID, said)
 	case code == http.StatusTooManyRequests:
-		f = r.fail(codes.ResourceExhausted, "%s limits requests to the model %q (429)%s", at, r.name, said)
+		f = r.fail(codes.ResourceExhausted, "%s limits requests to the model %q (429)%s", at, r.ID, said)
 		f.retry = !bytes.Contains(body, []byte("insufficient_quota")) // the account is empty, waiting does not help
 	case code >= 500:
-		f = r.fail(codes.Unavailable, "%s failed at the model %q (%d)%s", at, r.name, code, said)
+		f = r.fail(codes.Unavailable, "%s failed at the model %q (%d)%s", at, r.ID, code, said)
 		f.retry = true
 	default:
-		f = r.fail(codes.InvalidArgument, "%s did not accept the request to the model %q (%d)%s", at, r.name, code, said)
+		f = r.fail(codes.InvalidArgument, "%s did not accept the request to the model %q (%d)%s", at, r.ID, code, said)
 	}
 	if f.after = retryAfter(response.Header); f.after > maxWait {
 		f.text += fmt.Sprintf(": it asks to wait %v", f.after.Round(time.Second))
@@ -155,7 +155,7 @@ func (r *request) statusFailure(response *http.Response) *failure {
 // unfinished is a stream that ended before its finish reason.
 func (a *answer) unfinished(ctx context.Context, response *http.Response, err error) error {
 	if errors.Is(context.Cause(ctx), errStalled) {
-		return a.fail(codes.Unavailable, "the answer of the model %q at %s stalled: nothing came for %v", a.name, a.endpoint, a.stall)
+		return a.fail(codes.Unavailable, "the answer of the model %q at %s stalled: nothing came for %v", a.ID, a.endpoint, a.stall)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -164,20 +164,20 @@ func (a *answer) unfinished(ctx context.Context, response *http.Response, err er
 	var f *failure
 	switch {
 	case a.choices > 0 || err != nil:
-		f = a.fail(codes.Unavailable, "the answer of the model %q at %s was cut: the stream ended before the answer did", a.name, a.endpoint)
+		f = a.fail(codes.Unavailable, "the answer of the model %q at %s was cut: the stream ended before the answer did", a.ID, a.endpoint)
 	case a.chunks > 0:
-		f = a.fail(codes.Unavailable, "the model %q at %s gave no answer: the stream had no choices", a.name, a.endpoint)
+		f = a.fail(codes.Unavailable, "the model %q at %s gave no answer: the stream had no choices", a.ID, a.endpoint)
 	case contentType != "" && !strings.Contains(contentType, "event-stream"):
 		return a.fail(codes.FailedPrecondition, "%s answered with %q in place of a stream: check \"baseURL\"", a.endpoint, contentType)
 	default:
-		f = a.fail(codes.Unavailable, "the model %q at %s gave no answer: the stream was empty", a.name, a.endpoint)
+		f = a.fail(codes.Unavailable, "the model %q at %s gave no answer: the stream was empty", a.ID, a.endpoint)
 	}
 	f.retry = a.chunks == 0
 	return f
 }
 
 func (a *answer) badChunk(data []byte) error {
-	return a.fail(codes.Unavailable, "the answer of the model %q at %s cannot be read: %q is not JSON", a.name, a.endpoint, clip(a.clear(string(data)), 80))
+	return a.fail(codes.Unavailable, "the answer of the model %q at %s cannot be read: %q is not JSON", a.ID, a.endpoint, clip(a.clear(string(data)), 80))
 }
 
 // streamError is an error object within the stream.
@@ -187,7 +187,7 @@ func (a *answer) streamError(object []byte) error {
 	if said == "" {
 		said = clip(string(object), 200)
 	}
-	f := a.fail(codes.Unavailable, "%s failed at the model %q: %s", a.endpoint, a.name, said)
+	f := a.fail(codes.Unavailable, "%s failed at the model %q: %s", a.endpoint, a.ID, said)
 	var e struct {
 		Code any `json:"code"`
 	}
@@ -199,11 +199,11 @@ func (a *answer) streamError(object []byte) error {
 }
 
 func (a *answer) gaveUp() error {
-	return a.fail(codes.Unavailable, "%s gave up on the answer of the model %q (%s): try again", a.endpoint, a.name, a.finish)
+	return a.fail(codes.Unavailable, "%s gave up on the answer of the model %q (%s): try again", a.endpoint, a.ID, a.finish)
 }
 
 func (a *answer) namelessCall() error {
-	return a.fail(codes.Unavailable, "the model %q at %s asked for a tool without naming it: does it support tools?", a.name, a.endpoint)
+	return a.fail(codes.Unavailable, "the model %q at %s asked for a tool without naming it: does it support tools?", a.ID, a.endpoint)
 }
 
 // serverMessage finds the words for people in an error as the endpoints write them; empty: there are none.

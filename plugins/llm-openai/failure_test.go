@@ -117,6 +117,15 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 			if code := grpcstatus.Code(o.err); code != tt.code {
 				t.Errorf("code %v, want %v", code, tt.code)
 			}
+			retries := slices.DeleteFunc(o.events, func(event string) bool { return !strings.HasPrefix(event, "retry ") })
+			for _, event := range retries {
+				if reason, _, _ := strings.Cut(tt.want, " (tried"); !strings.HasPrefix(event, "retry "+reason+" in ") {
+					t.Errorf("event %q", event)
+				}
+			}
+			if len(retries) != tt.attempts-1 {
+				t.Errorf("%d attempts and the events %q", tt.attempts, retries)
+			}
 			attempts := max(len(e.requests), e.dials)
 			if attempts != tt.attempts {
 				t.Errorf("%d attempts, want %d", attempts, tt.attempts)
@@ -128,19 +137,25 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAFailureThatPassesIsNotNoticed(t *testing.T) {
+func TestAFailureThatPassesIsReportedAsItHappens(t *testing.T) {
 	good := stream(data(content("hi"), finish("stop"), "[DONE]"))
 	for _, tt := range []struct {
 		name    string
 		handler http.HandlerFunc
 		dialErr []error
 		waits   [2]time.Duration // at least and at most, before the second attempt
+		retries []string
 	}{
-		{"refused once", good, []error{refused()}, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond}},
-		{"500 once", inTurn(refuse(500, ""), good), nil, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond}},
-		{"429 with seconds", inTurn(refuse(429, "", "Retry-After", "20"), good), nil, [2]time.Duration{20 * time.Second, 20 * time.Second}},
-		{"twice", inTurn(refuse(502, ""), refuse(503, ""), good), nil, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond}},
-		{"cut before the first chunk", inTurn(stream(""), good), nil, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond}},
+		{"refused once", good, []error{refused()}, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond},
+			[]string{`cannot reach the model at http://model.test/v1: connection refused: is the server running, and is "baseURL" right?`}},
+		{"500 once", inTurn(refuse(500, ""), good), nil, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond},
+			[]string{`http://model.test/v1 failed at the model "tiny" (500)`}},
+		{"429 with seconds", inTurn(refuse(429, "", "Retry-After", "20"), good), nil, [2]time.Duration{20 * time.Second, 20 * time.Second},
+			[]string{`http://model.test/v1 limits requests to the model "tiny" (429)`}},
+		{"twice", inTurn(refuse(502, ""), refuse(503, ""), good), nil, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond},
+			[]string{`http://model.test/v1 failed at the model "tiny" (502)`, `http://model.test/v1 failed at the model "tiny" (503)`}},
+		{"cut before the first chunk", inTurn(stream(""), good), nil, [2]time.Duration{375 * time.Millisecond, 500 * time.Millisecond},
+			[]string{`the model "tiny" at http://model.test/v1 gave no answer: the stream was empty`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // a bubble's clock begins then
@@ -150,12 +165,18 @@ func TestAFailureThatPassesIsNotNoticed(t *testing.T) {
 				tt.handler(w, r)
 			}}
 			o := e.generate(t, nil, nil)
-			if o.err != nil || !slices.Equal(o.events, []string{"text hi"}) {
+			if n := len(tt.retries); o.err != nil || len(o.events) != n+1 || o.events[n] != "text hi" {
 				t.Fatalf("got %q, %v", o.events, o.err)
 			}
 			wait := at[len(at)-1]
 			if len(tt.dialErr) == 0 {
 				wait = at[1] - at[0]
+			}
+			for i, reason := range tt.retries {
+				said, announced, _ := strings.Cut(o.events[i], " in ")
+				if said != "retry "+reason || i == 0 && announced != wait.Truncate(time.Millisecond).String() {
+					t.Errorf("event %q, waited %v", o.events[i], wait)
+				}
 			}
 			if wait < tt.waits[0] || wait > tt.waits[1] {
 				t.Errorf("waited %v, want %v", wait, tt.waits)

@@ -8,10 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
@@ -20,7 +22,12 @@ import (
 	"github.com/dsh-go/dsh/sdk/llm"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Read once in a process. Local addresses are never reached through a proxy.
+	os.Setenv("HTTP_PROXY", "http://proxy.test:3128")
+	os.Setenv("NO_PROXY", "inside.test")
+	goleak.VerifyTestMain(m)
+}
 
 const key = "sk-very-secret-0123456789"
 
@@ -37,6 +44,7 @@ type endpoint struct {
 type recorded struct {
 	url    string
 	header http.Header
+	length int64
 	body   map[string]any
 }
 
@@ -128,8 +136,8 @@ func (e *endpoint) generateIn(t *testing.T, ctx context.Context, change func(*Co
 	serving.Wait()
 	o.log = log.String()
 	for _, secret := range []string{key, "hdr-secret-value"} {
-		if strings.Contains(fmt.Sprint(o.err, o.log), secret) {
-			t.Errorf("the secret shows: %v\n%s", o.err, o.log)
+		if strings.Contains(fmt.Sprint(o.err, o.log, o.events), secret) {
+			t.Errorf("the secret shows: %v %q\n%s", o.err, o.events, o.log)
 		}
 	}
 	return o
@@ -148,7 +156,7 @@ func (e *endpoint) dial(l *pipeListener) (net.Conn, error) {
 }
 
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
-	got := recorded{url: r.URL.String(), header: r.Header.Clone()}
+	got := recorded{url: r.URL.String(), header: r.Header.Clone(), length: r.ContentLength}
 	_ = json.NewDecoder(r.Body).Decode(&got.body)
 	e.mu.Lock()
 	e.requests = append(e.requests, got)
@@ -161,6 +169,8 @@ func line(event *llm.Event) string {
 	switch e := event.GetEvent().(type) {
 	case *llmv1.GenerateResponse_Text:
 		return "text " + e.Text
+	case *llmv1.GenerateResponse_Retry:
+		return fmt.Sprintf("retry %s in %v", e.Retry.GetReason(), time.Duration(e.Retry.GetDelayMs())*time.Millisecond)
 	case *llmv1.GenerateResponse_Reasoning:
 		return "reasoning " + e.Reasoning
 	case *llmv1.GenerateResponse_ToolCall:

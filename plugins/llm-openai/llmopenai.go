@@ -24,7 +24,9 @@ import (
 type Config struct {
 	BaseURL string `json:"baseURL" jsonschema:"what comes before /chat/completions in the endpoint's URL, e.g. https://api.deepseek.com or http://127.0.0.1:11434/v1"`
 	APIKey  string `json:"apiKey,omitempty" jsonschema:"the key of the endpoint; empty for servers that want none"`
-	Model   string `json:"model" jsonschema:"the model's name, as the endpoint spells it"`
+	Model   string `json:"model,omitempty" jsonschema:"the model's name, as the endpoint spells it; absent: the first of models"`
+	// Models are the ones to choose from. Without any there is but Model.
+	Models []ModelConfig `json:"models,omitempty" jsonschema:"the models that a session can choose from"`
 
 	MaxTokens     int64    `json:"maxTokens,omitempty" jsonschema:"max_tokens of a request; 0: the endpoint's own limit"`
 	Temperature   *float64 `json:"temperature,omitempty" jsonschema:"temperature of a request; absent: the endpoint's own"`
@@ -75,6 +77,9 @@ func newModel(config Config, log hclog.Logger) (*model, error) {
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, errors.New(`config: "baseURL" must be a URL that begins with http:// or https://`)
 	}
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
 	switch {
 	case config.Model == "":
 		return nil, errors.New(`config: "model" is empty: name the model as the endpoint spells it`)
@@ -108,7 +113,10 @@ func newModel(config Config, log hclog.Logger) (*model, error) {
 
 // Generate sends the request, again if it fails in a way that may pass before anything of an answer has come.
 func (m *model) Generate(ctx context.Context, req *llm.Request, emit func(*llm.Event) error) (llm.Reason, error) {
-	r := m.newRequest(req)
+	r, err := m.newRequest(req)
+	if err != nil {
+		return 0, err
+	}
 	for attempt := 0; ; attempt++ {
 		reason, err := r.send(ctx, emit)
 		if err == nil {
@@ -129,6 +137,9 @@ func (m *model) Generate(ctx context.Context, req *llm.Request, emit func(*llm.E
 			return 0, f
 		}
 		m.log.Warn("the model's endpoint failed, trying again", "error", f.text, "in", wait.Round(time.Millisecond).String())
+		if err := emit(llm.RetryEvent(f.text, wait)); err != nil {
+			return 0, err
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

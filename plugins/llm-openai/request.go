@@ -2,95 +2,33 @@ package llmopenai
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
+	"google.golang.org/grpc/codes"
 
-	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 	"github.com/dsh-go/dsh/sdk/llm"
 )
 
 // request is one conversation, ready to be sent as often as needed.
 type request struct {
 	*model
-	name   string // the model's
-	params openai.ChatCompletionNewParams
+	ModelConfig // of the model it goes to
+	json        []byte
 }
 
-func (m *model) newRequest(req *llm.Request) *request {
-	r := &request{model: m, name: req.GetModel()}
-	if r.name == "" {
-		r.name = m.config.Model
+func (m *model) newRequest(req *llm.Request) (*request, error) {
+	r := &request{model: m, ModelConfig: m.settings(req.GetModel())}
+	var err error
+	if r.json, err = r.body(req); err != nil {
+		return nil, r.fail(codes.InvalidArgument, "write the request to the model %q: %v", r.ID, err)
 	}
-	r.params.Model = r.name
-	r.params.StreamOptions.IncludeUsage = openai.Bool(true)
-	if m.config.MaxTokens > 0 {
-		r.params.MaxTokens = openai.Int(m.config.MaxTokens)
-	}
-	if m.config.Temperature != nil {
-		r.params.Temperature = openai.Float(*m.config.Temperature)
-	}
-	for _, msg := range req.GetMessages() {
-		r.params.Messages = append(r.params.Messages, m.message(msg))
-	}
-	for _, tool := range req.GetTools() {
-		r.params.Tools = append(r.params.Tools, openai.ChatCompletionToolUnionParam{OfFunction: &openai.ChatCompletionFunctionToolParam{Function: function(tool)}})
-	}
-	extra := map[string]any{"stream": true}
-	maps.Copy(extra, m.config.ExtraBody)
-	r.params.SetExtraFields(extra)
-	return r
-}
-
-func (m *model) message(msg *llm.Message) openai.ChatCompletionMessageParamUnion {
-	switch msg.GetRole() {
-	case llm.System:
-		return openai.SystemMessage(msg.GetText())
-	case llm.Tool:
-		return openai.ToolMessage(msg.GetText(), msg.GetToolCallId())
-	case llm.Assistant:
-		return m.assistantMessage(msg)
-	}
-	return openai.UserMessage(msg.GetText())
-}
-
-func (m *model) assistantMessage(msg *llm.Message) openai.ChatCompletionMessageParamUnion {
-	var p openai.ChatCompletionAssistantMessageParam
-	if msg.GetText() != "" || len(msg.GetToolCalls()) == 0 { // a message must have one of the two
-		p.Content.OfString = openai.String(msg.GetText())
-	}
-	for _, call := range msg.GetToolCalls() {
-		p.ToolCalls = append(p.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-			ID:       call.GetId(),
-			Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: call.GetName(), Arguments: call.GetArguments()},
-		}})
-	}
-	if m.sendReasoning && len(p.ToolCalls) > 0 {
-		p.SetExtraFields(map[string]any{"reasoning_content": msg.GetReasoning()}) // also an empty one
-	}
-	return openai.ChatCompletionMessageParamUnion{OfAssistant: &p}
-}
-
-// function describes a tool. The schema goes out as the tool wrote it: through a map it would lose its order.
-func function(tool *toolsv1.Tool) shared.FunctionDefinitionParam {
-	schema := json.RawMessage(tool.GetInputSchema())
-	if !json.Valid(schema) {
-		schema = json.RawMessage(`{"type":"object","properties":{}}`)
-	}
-	return param.Override[shared.FunctionDefinitionParam](struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		Parameters  json.RawMessage `json:"parameters"`
-	}{tool.GetName(), tool.GetDescription(), schema})
+	return r, nil
 }
 
 // errStalled is the cause of a context that ended because nothing came.
@@ -129,6 +67,7 @@ func (r *request) post(ctx context.Context) (*http.Response, error) {
 		option.WithHTTPClient(&http.Client{Transport: r.transport}),
 		option.WithMaxRetries(0), // ours are logged, and stop once an answer has begun
 		option.WithResponseBodyInto(&response),
+		option.WithRequestBody("application/json", r.json),
 		option.WithHeader("Accept", "text/event-stream"),
 		option.WithHeader("User-Agent", "dsh"),
 	}
@@ -147,7 +86,7 @@ func (r *request) post(ctx context.Context) (*http.Response, error) {
 	}
 	// The service and not openai.NewClient, which reads the environment.
 	service := openai.NewChatCompletionService(options...)
-	_, err := service.New(ctx, r.params)
+	_, err := service.New(ctx, openai.ChatCompletionNewParams{}) // the body is ours
 	return response, err
 }
 

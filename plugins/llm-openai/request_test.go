@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 	"github.com/dsh-go/dsh/sdk/llm"
 	"github.com/dsh-go/dsh/sdk/plugintest"
@@ -91,11 +93,31 @@ func TestOptionsOnTheWire(t *testing.T) {
 	if got.url != "/api/chat/completions?api-version=7" || got.header.Get("Authorization") != "Bearer key-from-a-file" || got.header.Get("X-Title") != "dsh" {
 		t.Errorf("%s with %v", got.url, got.header)
 	}
-	same(t, "body", got.body, `{"model":"other","stream":true,"stream_options":null,"max_tokens":100,"temperature":0,"thinking":{"type":"disabled"},"a.b":1}`)
+	same(t, "body", got.body, `{"model":"other","messages":[],"stream":true,"stream_options":null,"max_tokens":100,"temperature":0,"thinking":{"type":"disabled"},"a.b":1}`)
+}
+
+func TestAStringIsWrittenAsJSON(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		want := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.RuneFrom([]rune("\x00\x01\x1f\x7f\"\\\n\t\r\u2028é€😀a")))).Draw(r, "text")
+		var got string
+		if err := json.Unmarshal(appendString(nil, want), &got); err != nil || got != want {
+			r.Fatalf("%q is written as %s: %q, %v", want, appendString(nil, want), got, err)
+		}
+	})
+}
+
+func TestTheLengthOfARequestIsSaid(t *testing.T) { // some servers take no chunked ones
+	e := &endpoint{handler: good()}
+	if o := e.generate(t, nil, conversation); o.err != nil {
+		t.Fatal(o.err)
+	}
+	if got := e.requests[0]; got.length <= 0 || got.header.Get("Content-Type") != "application/json" {
+		t.Errorf("length %d, %v", got.length, got.header)
+	}
 }
 
 func TestTheSchemaKeepsItsOrder(t *testing.T) {
-	text, err := json.Marshal(function(conversation.GetTools()[0]))
+	text, err := json.Marshal(functions(conversation.GetTools()))
 	if err != nil || !strings.Contains(string(text), `"parameters":{"type":"object","properties":{"z":{},"a":{}}}`) {
 		t.Errorf("%s, %v", text, err)
 	}

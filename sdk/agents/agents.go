@@ -80,12 +80,14 @@ type Prompt struct {
 	Content  []ContentBlock
 	// Cancelled says that the person cancelled before the message was sent: it is logged, and the model is not called.
 	Cancelled bool
+	// CanAsk says that the caller shows each [ToolAsk] to a person and answers it. Otherwise calls that need approval are refused.
+	CanAsk bool
 }
 
 // Prompt sends a message and returns when it is in the session's queue, from where Cancel reaches it. The events run from the
 // turn/start to the turn/end of the turn that takes it. Ending ctx ends the events, not the turn.
 func (c *Client) Prompt(ctx context.Context, p Prompt) (*Events, error) {
-	request := &agentsv1.PromptRequest{SessionId: p.SessionID, PromptId: p.PromptID, Cancelled: p.Cancelled}
+	request := &agentsv1.PromptRequest{SessionId: p.SessionID, PromptId: p.PromptID, Cancelled: p.Cancelled, CanAsk: p.CanAsk}
 	for _, b := range p.Content {
 		block, err := b.proto()
 		if err != nil {
@@ -117,6 +119,50 @@ func (c *Client) Cancel(ctx context.Context, sessionID, promptID string) error {
 	return err
 }
 
+// Answer answers a call that asks for approval: its last [ToolAsk]. An answer to a call that does not ask, or no longer, is ignored.
+func (c *Client) Answer(ctx context.Context, sessionID, callID string, o Outcome) error {
+	_, err := c.rpc.Answer(ctx, &agentsv1.AnswerRequest{SessionId: sessionID, CallId: callID, Outcome: o.proto()})
+	return err
+}
+
+// Option is something a person can choose for a session.
+type Option struct {
+	// ID is "model" or "mode".
+	ID string
+	// Name is for people.
+	Name string
+	// Current is the ID of the value in force.
+	Current string
+	Values  []OptionValue
+}
+
+// OptionValue is one of an option's values. Name and Description are for people.
+type OptionValue struct{ ID, Name, Description string }
+
+// Options returns what can be chosen for a live session: only options with more than one value.
+func (c *Client) Options(ctx context.Context, sessionID string) ([]Option, error) {
+	answer, err := c.rpc.Options(ctx, &agentsv1.OptionsRequest{SessionId: sessionID})
+	if err != nil {
+		return nil, err
+	}
+	var options []Option
+	for _, o := range answer.GetOptions() {
+		option := Option{ID: o.GetId(), Name: o.GetName(), Current: o.GetCurrent()}
+		for _, v := range o.GetValues() {
+			option.Values = append(option.Values, OptionValue{v.GetId(), v.GetName(), v.GetDescription()})
+		}
+		options = append(options, option)
+	}
+	return options, nil
+}
+
+// SetOption chooses an option's value, from the next model request or tool call on. The choice is part of the session. A value that
+// is not offered is refused as InvalidArgument.
+func (c *Client) SetOption(ctx context.Context, sessionID, option, value string) error {
+	_, err := c.rpc.SetOption(ctx, &agentsv1.SetOptionRequest{SessionId: sessionID, Option: option, Value: value})
+	return err
+}
+
 // Inject adds context for the next model request; it starts no turn. A second injection with a key is dropped; an empty key is none.
 func (c *Client) Inject(ctx context.Context, sessionID, text string, source Source, key string) error {
 	_, err := c.rpc.Inject(ctx, &agentsv1.InjectRequest{
@@ -126,8 +172,9 @@ func (c *Client) Inject(ctx context.Context, sessionID, text string, source Sour
 	return err
 }
 
-// Subscribe streams a live session's events after the number after: those in the log and, with follow, those to come until the
-// session has no turn under way.
+// Subscribe streams a session's events after the number after: those in the log and, with follow, those to come until the session
+// has no turn under way. With follow the session is a live one. Otherwise it may be any stored session, also one that another process
+// has: it is only read.
 func (c *Client) Subscribe(ctx context.Context, sessionID string, after uint64, follow bool) (*Events, error) {
 	stream, err := c.rpc.Subscribe(ctx, &agentsv1.SubscribeRequest{SessionId: sessionID, AfterSeq: after, Follow: follow})
 	if err != nil {
@@ -146,14 +193,20 @@ type Events struct {
 
 // Next returns the next event, [io.EOF] after the last one. The session waits for a reader that falls far behind.
 func (e *Events) Next() (Event, error) {
-	raw, err := e.recv()
-	if errors.Is(err, io.EOF) {
-		return Event{}, io.EOF
-	}
+	line, err := e.NextLine()
 	if err != nil {
 		return Event{}, err
 	}
-	return Decode(raw.GetJson())
+	return Decode(line)
+}
+
+// NextLine is Next for the event as it stands in the log, without the newline.
+func (e *Events) NextLine() ([]byte, error) {
+	raw, err := e.recv()
+	if errors.Is(err, io.EOF) {
+		return nil, io.EOF
+	}
+	return raw.GetJson(), err
 }
 
 func (b ContentBlock) proto() (*agentsv1.ContentBlock, error) {
@@ -170,6 +223,26 @@ func (b ContentBlock) proto() (*agentsv1.ContentBlock, error) {
 		}}, nil
 	}
 	return nil, fmt.Errorf("content block of unknown type %q", b.Type)
+}
+
+var outcomes = map[Outcome]agentsv1.AnswerRequest_Outcome{
+	OutcomeAllowed:           agentsv1.AnswerRequest_OUTCOME_ALLOWED,
+	OutcomeAllowedForSession: agentsv1.AnswerRequest_OUTCOME_ALLOWED_FOR_SESSION,
+	OutcomeRejected:          agentsv1.AnswerRequest_OUTCOME_REJECTED,
+}
+
+func (o Outcome) proto() agentsv1.AnswerRequest_Outcome { return outcomes[o] }
+
+// OutcomeOf is an answer as it stands in the log: whatever is not an approval is a rejection.
+func OutcomeOf(o agentsv1.AnswerRequest_Outcome) Outcome {
+	switch o {
+	case agentsv1.AnswerRequest_OUTCOME_ALLOWED:
+		return OutcomeAllowed
+	case agentsv1.AnswerRequest_OUTCOME_ALLOWED_FOR_SESSION:
+		return OutcomeAllowedForSession
+	default:
+		return OutcomeRejected
+	}
 }
 
 // BlockOf is a content block as it stands in the log; false when the block is empty or of a kind that is not known here.

@@ -32,6 +32,18 @@ type SessionCreated struct {
 	Cwd       string `json:"cwd"`
 }
 
+// SessionTitle names the session for people. It is made from the first prompt, and stands after it.
+type SessionTitle struct {
+	Title string `json:"title"`
+}
+
+// SessionOption is a person's choice for the session. It may stand outside of turns.
+type SessionOption struct {
+	// Option is "model" or "mode".
+	Option string `json:"option"`
+	Value  string `json:"value"`
+}
+
 // TurnStart begins a turn. The messages it answers follow.
 type TurnStart struct{}
 
@@ -72,6 +84,13 @@ type Source struct {
 
 // StepStart begins a step: one request to the model and the calls it asks for.
 type StepStart struct{}
+
+// ModelRetry says that the step's request failed before any of the answer came, and is made again.
+type ModelRetry struct {
+	Reason string `json:"reason"`
+	// DelayMS is how long it waits, in milliseconds.
+	DelayMS int64 `json:"delay_ms"`
+}
 
 // AssistantChunk is a piece of the model's answer as it came: of the text or of the reasoning, never both.
 type AssistantChunk struct {
@@ -123,6 +142,33 @@ type Presentation struct {
 type Terminal struct {
 	Cwd string `json:"cwd"`
 }
+
+// ToolAsk says that a hook wants a person to approve the call, which waits for the ToolAnswer.
+type ToolAsk struct {
+	CallID string `json:"call_id"`
+	// Hook is the row of the hook.
+	Hook   string `json:"hook"`
+	Reason string `json:"reason"`
+	// Key is what an answer for the whole session covers: later asks with the same key. Empty: there is no such answer.
+	Key string `json:"key,omitempty"`
+}
+
+// ToolAnswer answers the call's ToolAsk. Without one before it, an earlier answer for the whole session covers what a hook asked.
+type ToolAnswer struct {
+	CallID  string  `json:"call_id"`
+	Outcome Outcome `json:"outcome"`
+}
+
+// Outcome is what an ask came to.
+type Outcome string
+
+// The outcomes of an ask.
+const (
+	OutcomeAllowed           Outcome = "allowed"
+	OutcomeAllowedForSession Outcome = "allowed-for-session" // and so are later asks with the same key
+	OutcomeRejected          Outcome = "rejected"
+	OutcomeCancelled         Outcome = "cancelled" // the turn ended before there was an answer; nobody can give it
+)
 
 // ToolStart says that the call really runs now. It is absent when it never ran.
 type ToolStart struct {
@@ -190,14 +236,19 @@ const (
 )
 
 func (*SessionCreated) eventType() string   { return "session/created" }
+func (*SessionTitle) eventType() string     { return "session/title" }
+func (*SessionOption) eventType() string    { return "session/option" }
 func (*TurnStart) eventType() string        { return "turn/start" }
 func (*UserMessage) eventType() string      { return "user/message" }
 func (*ContextInjected) eventType() string  { return "context/injected" }
 func (*StepStart) eventType() string        { return "step/start" }
+func (*ModelRetry) eventType() string       { return "model/retry" }
 func (*AssistantChunk) eventType() string   { return "assistant/chunk" }
 func (*AssistantMessage) eventType() string { return "assistant/message" }
 func (*Usage) eventType() string            { return "usage" }
 func (*ToolCall) eventType() string         { return "tool/call" }
+func (*ToolAsk) eventType() string          { return "tool/ask" }
+func (*ToolAnswer) eventType() string       { return "tool/answer" }
 func (*ToolStart) eventType() string        { return "tool/start" }
 func (*ToolOutput) eventType() string       { return "tool/output" }
 func (*ToolResult) eventType() string       { return "tool/result" }
@@ -206,14 +257,19 @@ func (*TurnEnd) eventType() string          { return "turn/end" }
 
 var dataOf = map[string]func() Data{
 	"session/created":   func() Data { return new(SessionCreated) },
+	"session/title":     func() Data { return new(SessionTitle) },
+	"session/option":    func() Data { return new(SessionOption) },
 	"turn/start":        func() Data { return new(TurnStart) },
 	"user/message":      func() Data { return new(UserMessage) },
 	"context/injected":  func() Data { return new(ContextInjected) },
 	"step/start":        func() Data { return new(StepStart) },
+	"model/retry":       func() Data { return new(ModelRetry) },
 	"assistant/chunk":   func() Data { return new(AssistantChunk) },
 	"assistant/message": func() Data { return new(AssistantMessage) },
 	"usage":             func() Data { return new(Usage) },
 	"tool/call":         func() Data { return new(ToolCall) },
+	"tool/ask":          func() Data { return new(ToolAsk) },
+	"tool/answer":       func() Data { return new(ToolAnswer) },
 	"tool/start":        func() Data { return new(ToolStart) },
 	"tool/output":       func() Data { return new(ToolOutput) },
 	"tool/result":       func() Data { return new(ToolResult) },
@@ -224,8 +280,9 @@ var dataOf = map[string]func() Data{
 // Types are the types of events, in the order in which a turn has them.
 func Types() []string {
 	return []string{
-		"session/created", "turn/start", "user/message", "context/injected", "step/start", "assistant/chunk", "assistant/message",
-		"usage", "tool/call", "tool/start", "tool/output", "tool/result", "step/end", "turn/end",
+		"session/created", "session/option", "turn/start", "user/message", "session/title", "context/injected",
+		"step/start", "model/retry", "assistant/chunk", "assistant/message", "usage",
+		"tool/call", "tool/ask", "tool/answer", "tool/start", "tool/output", "tool/result", "step/end", "turn/end",
 	}
 }
 
@@ -258,6 +315,50 @@ func Encode(e Event) ([]byte, error) {
 
 // Decode reads an event as Encode wrote it.
 func Decode(line []byte) (Event, error) {
+	e, ok := decodeHead(line)
+	if !ok {
+		var err error
+		if e, err = parseHead(line); err != nil {
+			return Event{}, err
+		}
+	}
+	newData := dataOf[e.Type]
+	if newData == nil {
+		if err := json.Unmarshal(line, &struct{}{}); err != nil {
+			return Event{}, fmt.Errorf("decode event: %w", err)
+		}
+		return e, nil
+	}
+	e.Data = newData()
+	if err := json.Unmarshal(line, e.Data); err != nil {
+		return Event{}, fmt.Errorf("decode event %d, %s: %w", e.Seq, e.Type, err)
+	}
+	return e, nil
+}
+
+// decodeHead decodes an event's seq, time and type when they stand as Encode writes them: long logs load in half the time. That the
+// line is JSON is not checked here.
+func decodeHead(line []byte) (Event, bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
+	number, rest, found := bytes.Cut(rest, []byte(`,"time":"`))
+	seq, err := strconv.ParseUint(string(number), 10, 64)
+	if !ok || !found || err != nil || seq == 0 || len(rest) < len(timeFormat) {
+		return Event{}, false
+	}
+	at, err := time.Parse(timeFormat, string(rest[:len(timeFormat)]))
+	if err != nil {
+		return Event{}, false
+	}
+	rest, ok = bytes.CutPrefix(rest[len(timeFormat):], []byte(`","type":"`))
+	name, _, found := bytes.Cut(rest, []byte(`"`))
+	if !ok || !found || len(name) == 0 || bytes.IndexByte(name, '\\') >= 0 {
+		return Event{}, false
+	}
+	return Event{Seq: seq, Time: at, Type: string(name)}, true
+}
+
+// parseHead is decodeHead for whatever another program may have written.
+func parseHead(line []byte) (Event, error) {
 	var head struct {
 		Seq  uint64    `json:"seq"`
 		Time time.Time `json:"time"`
@@ -269,14 +370,5 @@ func Decode(line []byte) (Event, error) {
 	if head.Seq == 0 || head.Type == "" {
 		return Event{}, errors.New("decode event: it has no seq or no type")
 	}
-	e := Event{Seq: head.Seq, Time: head.Time, Type: head.Type}
-	newData := dataOf[head.Type]
-	if newData == nil {
-		return e, nil
-	}
-	e.Data = newData()
-	if err := json.Unmarshal(line, e.Data); err != nil {
-		return Event{}, fmt.Errorf("decode event %d, %s: %w", head.Seq, head.Type, err)
-	}
-	return e, nil
+	return Event{Seq: head.Seq, Time: head.Time, Type: head.Type}, nil
 }

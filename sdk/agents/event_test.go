@@ -55,6 +55,11 @@ func TestEventsSurviveEncoding(t *testing.T) {
 		data := rapid.SampledFrom([]agents.Data{
 			&agents.TurnStart{},
 			&agents.UserMessage{PromptID: texts.Draw(r, "id"), Content: blocks.Draw(r, "blocks")},
+			&agents.SessionTitle{Title: texts.Draw(r, "title")},
+			&agents.SessionOption{Option: "mode", Value: texts.Draw(r, "value")},
+			&agents.ModelRetry{Reason: texts.Draw(r, "reason"), DelayMS: 7},
+			&agents.ToolAsk{CallID: "c", Hook: "h", Reason: texts.Draw(r, "why"), Key: texts.Draw(r, "key")},
+			&agents.ToolAnswer{CallID: "c", Outcome: agents.OutcomeAllowedForSession},
 			&agents.AssistantChunk{Text: texts.Draw(r, "chunk")},
 			&agents.AssistantMessage{ToolCalls: []agents.ToolRequest{{CallID: "c", Name: "bash", Arguments: texts.Draw(r, "arguments")}}},
 			&agents.ToolCall{Presentation: agents.Presentation{Kind: "other", RawInput: json.RawMessage(`{"a":[1]}`), Terminal: &agents.Terminal{}}},
@@ -86,9 +91,27 @@ func TestAnUnknownTypeHasNoData(t *testing.T) {
 }
 
 func TestWhatIsNoEvent(t *testing.T) {
-	for _, line := range []string{``, `null`, `[]`, `{}`, `{"seq":1}`, `{"seq":0,"type":"turn/start"}`, `{"seq":-1,"type":"turn/start"}`, `{"seq":1,"type":"usage","input_tokens":"x"}`, `{"seq":1,"type":"turn/start"} x`} {
+	for _, line := range []string{``, `null`, `[]`, `{}`, `{"seq":1}`, `{"seq":0,"type":"turn/start"}`, `{"seq":-1,"type":"turn/start"}`, `{"seq":1,"type":"usage","input_tokens":"x"}`, `{"seq":1,"type":"turn/start"} x`,
+		`{"seq":1,"time":"2027-01-01T00:00:00.000Z","type":"turn/start"} x`, `{"seq":1,"time":"2027-01-01T00:00:00.000Z","type":"plan/updated"`,
+		`{"seq":01,"time":"2027-01-01T00:00:00.000Z","type":"turn/start"}`, `{"seq":0,"time":"2027-01-01T00:00:00.000Z","type":"turn/start"}`,
+		`{"seq":1,"time":"2027-01-01T00:00:00.000Z","type":""}`, "{\"seq\":1,\"time\":\"2027-01-01T00:00:00.000Z\",\"type\":\"a\nb\"}"} {
 		if e, err := agents.Decode([]byte(line)); err == nil {
 			t.Errorf("%s is %+v", line, e)
+		}
+	}
+}
+
+func TestAnEventMayBeWrittenInAnotherWay(t *testing.T) {
+	for _, line := range []string{
+		`{"seq":7,"time":"2027-01-01T00:00:00.000Z","type":"session/title","title":"T"}`,
+		`{"seq":7,"time":"2027-01-01T01:00:00+01:00","type":"session/title","title":"T"}`,
+		`{"seq":7,"time":"2027-01-01T00:00:00.000Z","type":"session\/title","title":"T"}`,
+		` { "type": "session/title", "title": "T", "time": "2027-01-01T00:00:00Z", "seq": 7 } `,
+	} {
+		e, err := agents.Decode([]byte(line))
+		title, ok := e.Data.(*agents.SessionTitle)
+		if err != nil || e.Seq != 7 || !e.Time.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || e.Type != "session/title" || !ok || title.Title != "T" {
+			t.Errorf("%s: %+v, %v", line, e, err)
 		}
 	}
 }

@@ -23,13 +23,30 @@ func NewClient(conn grpc.ClientConnInterface) *Client {
 	return &Client{rpc: llmv1.NewLlmClient(conn)}
 }
 
+// Models returns the models that a request may name, the default first. It may return none: there is but the default.
+func (c *Client) Models(ctx context.Context) ([]*ModelInfo, error) {
+	answer, err := c.rpc.Models(ctx, &llmv1.ModelsRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	return answer.GetModels(), nil
+}
+
 // Generate sends a request and calls on with each event of the answer, in order, from this goroutine; it returns why the
 // answer ended. When on returns an error the request is cancelled and the error returned. An error's text is what the adapter
 // said, for a person to read; status.Code tells its kind. When ctx ended, the error is that of ctx.
 func (c *Client) Generate(ctx context.Context, req *Request, on func(*Event) error) (Reason, error) {
+	return c.Continue(ctx, History{}, req, on)
+}
+
+// Continue is [Client.Generate] with messages that go before those of the request.
+func (c *Client) Continue(ctx context.Context, h History, req *Request, on func(*Event) error) (Reason, error) {
 	streamCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.rpc.Generate(streamCtx, req)
+	stream, err := c.rpc.Generate(streamCtx, req, grpc.ForceCodecV2(withPrefix(h.encoded)))
 	if err != nil {
 		return 0, callError(ctx, err)
 	}

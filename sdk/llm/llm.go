@@ -3,6 +3,8 @@
 package llm
 
 import (
+	"time"
+
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/api/llmv1"
 )
@@ -20,8 +22,12 @@ type (
 	ToolCall = llmv1.ToolCall
 	// Usage counts tokens.
 	Usage = llmv1.Usage
-	// Event is a piece of an answer: text, reasoning, a complete tool call, or usage.
+	// Event is a piece of an answer: text, reasoning, a complete tool call, or usage; or a retry before it.
 	Event = llmv1.GenerateResponse
+	// ModelInfo is a model that a request may name.
+	ModelInfo = llmv1.Model
+	// Retry says why a request is made again, and after how long.
+	Retry = llmv1.Retry
 	// Reason says why an answer ended.
 	Reason = llmv1.Finish_Reason
 )
@@ -57,6 +63,11 @@ func ReasoningEvent(text string) *Event {
 // ToolCallEvent is one complete tool call.
 func ToolCallEvent(call *ToolCall) *Event {
 	return &Event{Event: &llmv1.GenerateResponse_ToolCall{ToolCall: call}}
+}
+
+// RetryEvent says that the request failed before anything of an answer came, and is made again after a delay.
+func RetryEvent(reason string, delay time.Duration) *Event {
+	return &Event{Event: &llmv1.GenerateResponse_Retry{Retry: &Retry{Reason: reason, DelayMs: delay.Milliseconds()}}}
 }
 
 // UsageEvent counts the tokens of the request.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
@@ -50,6 +51,8 @@ func generate(ctx context.Context, c *llm.Client) (string, llm.Reason, error) {
 			switch e := e.GetEvent().(type) {
 			case *llmv1.GenerateResponse_Text:
 				got = append(got, "text "+e.Text)
+			case *llmv1.GenerateResponse_Retry:
+				got = append(got, fmt.Sprintf("retry after %d ms: %s", e.Retry.GetDelayMs(), e.Retry.GetReason()))
 			case *llmv1.GenerateResponse_Reasoning:
 				got = append(got, "reasoning "+e.Reasoning)
 			case *llmv1.GenerateResponse_ToolCall:
@@ -66,15 +69,55 @@ func TestEventsAndTheReasonArriveInOrder(t *testing.T) {
 	for _, want := range []llm.Reason{llm.Stop, llm.MaxTokens, llm.Refused} {
 		c := client(t, modelFunc(func(_ context.Context, req *llm.Request, emit func(*llm.Event) error) (llm.Reason, error) {
 			return want, errors.Join(
+				emit(llm.RetryEvent("overloaded", 1500*time.Millisecond)),
 				emit(llm.ReasoningEvent("hm")),
 				emit(llm.TextEvent(req.GetMessages()[0].GetText())),
 				emit(llm.ToolCallEvent(&llm.ToolCall{Id: "c1", Name: "bash", Arguments: "{}"})),
 				emit(llm.UsageEvent(&llm.Usage{InputTokens: 1, OutputTokens: 2, ContextWindow: 3})))
 		}))
 		got, reason, err := generate(t.Context(), c)
-		if err != nil || reason != want || got != "reasoning hm\ntext hello\ncall c1 bash {}\nusage 1+2 of 3" {
+		if err != nil || reason != want || got != "retry after 1500 ms: overloaded\nreasoning hm\ntext hello\ncall c1 bash {}\nusage 1+2 of 3" {
 			t.Errorf("%v: %q, %v, %v", want, got, reason, err)
 		}
+	}
+}
+
+// lister is a Model that can answer as several.
+type lister struct {
+	llm.Model
+	models []*llm.ModelInfo
+	err    error
+}
+
+func (l lister) Models(context.Context) ([]*llm.ModelInfo, error) { return l.models, l.err }
+
+func TestModelsAreThoseThatTheAdapterLists(t *testing.T) {
+	silent := modelFunc(nil)
+	for _, tt := range []struct {
+		name     string
+		register func(*sdk.Context)
+		want     string
+		err      string
+	}{
+		{"two", func(c *sdk.Context) {
+			llm.Serve(c, lister{silent, []*llm.ModelInfo{{Id: "small", Name: "Small"}, {Id: "big", Name: "Big"}}, nil})
+		}, "small=Small big=Big", ""},
+		{"an adapter that lists none", func(c *sdk.Context) { llm.Serve(c, silent) }, "", ""},
+		{"an adapter that does not know of it", func(c *sdk.Context) { llmv1.RegisterLlmServer(c, rawServer{}) }, "", ""},
+		{"a failure", func(c *sdk.Context) {
+			llm.Serve(c, lister{silent, nil, status.Error(codes.Unavailable, "the endpoint is down")})
+		}, "", "the endpoint is down"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			models, err := clientOf(t, tt.register).Models(t.Context())
+			var got []string
+			for _, m := range models {
+				got = append(got, m.GetId()+"="+m.GetName())
+			}
+			if strings.Join(got, " ") != tt.want || tt.err == "" && err != nil || tt.err != "" && (err == nil || err.Error() != tt.err) {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 }
 

@@ -21,6 +21,12 @@ type Model interface {
 	Generate(ctx context.Context, req *Request, emit func(*Event) error) (Reason, error)
 }
 
+// Lister is a [Model] that can answer as several models.
+type Lister interface {
+	// Models returns the models that a request may name, the default first.
+	Models(ctx context.Context) ([]*ModelInfo, error)
+}
+
 // Serve registers a model as this instance's implementation of the seam. A panic of the model fails its call only.
 func Serve(c *sdk.Context, m Model) {
 	llmv1.RegisterLlmServer(c, &server{model: m})
@@ -30,6 +36,18 @@ func Serve(c *sdk.Context, m Model) {
 type server struct {
 	llmv1.UnimplementedLlmServer
 	model Model
+}
+
+func (s *server) Models(ctx context.Context, _ *llmv1.ModelsRequest) (*llmv1.ModelsResponse, error) {
+	lister, ok := s.model.(Lister)
+	if !ok {
+		return &llmv1.ModelsResponse{}, nil
+	}
+	models, err := lister.Models(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &llmv1.ModelsResponse{Models: models}, nil
 }
 
 func (s *server) Generate(req *Request, stream grpc.ServerStreamingServer[Event]) error {
