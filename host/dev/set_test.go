@@ -19,7 +19,7 @@ func TestPatterns(t *testing.T) {
 		{"*.{ts,tsx}", []string{"a.ts", "a.tsx"}, []string{"a.t"}},
 		{".config/*", []string{".config/a"}, []string{"config/a"}},
 		{".env", []string{".env"}, []string{"env"}},
-		{"../shared/*.ts", []string{"../shared/a.ts"}, []string{"shared/a.ts"}},
+		{"../lib/*.ts", []string{"../lib/a.ts"}, []string{"lib/a.ts"}},
 		{"[ab]/*.c", []string{"a/x.c", "b/x.c"}, []string{"c/x.c"}},
 	} {
 		dir := "/root/[odd] dir"

@@ -29,7 +29,7 @@ type fakeBash struct {
 	bashv1.UnimplementedBashServer
 	tools *fakeTools
 	tasks []*bashv1.Task
-	hang  chan struct{} // closed when a call of List hangs
+	hang  chan struct{} // told when a call of List hangs
 }
 
 func newFakeTools(names ...string) *fakeTools {
@@ -96,7 +96,10 @@ func (b *fakeBash) List(ctx context.Context, _ *bashv1.ListRequest) (*bashv1.Lis
 		return nil, err
 	}
 	if active.hang != nil {
-		close(active.hang)
+		select {
+		case active.hang <- struct{}{}:
+		case <-ctx.Done():
+		}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

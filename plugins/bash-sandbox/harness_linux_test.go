@@ -29,6 +29,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	plugintest.Main(bashsandbox.Plugin())
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "reach":
 		reachSocket(os.Args[2])

@@ -48,6 +48,8 @@ type Executor struct {
 	Plugin func() *sdk.Plugin
 	// Config is the configuration of all its instances; tests add to it.
 	Config map[string]any
+	// NeedsDirectory says that the executor cannot confine a command without its private directory, and refuses it then.
+	NeedsDirectory bool
 }
 
 // rule is a sentence of the contract.

@@ -12,6 +12,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 )
 
@@ -101,6 +104,12 @@ func noSpill(t *testing.T, e Executor) {
 	}
 	if err := os.WriteFile(filepath.Dir(first), nil, 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if e.NeedsDirectory {
+		if err := i.runError(t, i.command("s-1", "seq 1 50000")); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("got %v, want a refusal", err)
+		}
+		return
 	}
 	r := i.run(t, "seq 1 50000; exit 4")
 	s := r.GetStdout()
