@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/dsh-go/dsh/sdk"
@@ -97,6 +99,7 @@ func Serve(c *sdk.Context, o Options) error {
 	if err := prepareProcess(); err != nil {
 		return err
 	}
+	unignoreSignals()
 	e.checkpoint.keep = c.Checkpoint
 	var err error
 	if e.spawner, err = newSpawner(); err != nil {
@@ -119,6 +122,16 @@ func Serve(c *sdk.Context, o Options) error {
 	c.OnResume(e.resume)
 	bashv1.RegisterBashServer(c, &server{engine: e})
 	return nil
+}
+
+// unignoreSignals gives commands the default dispositions also when this process was started with ignored signals, as by nohup: a shell
+// cannot undo that, and a command that a signal should end would go on. A signal that is caught is default in a child.
+func unignoreSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // engine is one executor. Its goroutine (run) reaps orphans while the instance is active and then kills every command.
