@@ -182,7 +182,7 @@ func startEditor(b *testing.B) *editor {
 	b.Helper()
 	e := &editor{b: b, cmd: exec.Command(dsh, "run")}
 	e.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+b.TempDir())
-	e.cmd.Stderr = os.Stderr
+	e.cmd.Stderr = io.Discard // the log of the host
 	var err error
 	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
 		b.Fatal(err)
