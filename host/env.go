@@ -3,10 +3,9 @@ package host
 import (
 	"slices"
 	"strings"
-)
 
-// credentialWords mark the name of a variable as that of a credential.
-var credentialWords = []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"}
+	"github.com/dsh-go/dsh/sdk/api/environ"
+)
 
 // pluginEnv is the environment of a plugin process: the host's without credentials and without what is dsh's own, and what the row
 // adds.
@@ -14,7 +13,7 @@ func pluginEnv(host []string, row map[string]string) []string {
 	var env []string
 	for _, entry := range host {
 		name, _, _ := strings.Cut(entry, "=")
-		if _, replaced := row[name]; !replaced && !isPrivate(name) {
+		if _, replaced := row[name]; !replaced && !environ.IsPrivate(name) {
 			env = append(env, entry)
 		}
 	}
@@ -23,12 +22,4 @@ func pluginEnv(host []string, row map[string]string) []string {
 	}
 	slices.Sort(env)
 	return env
-}
-
-func isPrivate(name string) bool {
-	upper := strings.ToUpper(name)
-	if strings.HasPrefix(upper, "DSH_") || strings.HasPrefix(upper, "PLUGIN_") {
-		return true
-	}
-	return slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(upper, word) })
 }

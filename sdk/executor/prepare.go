@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
+	"github.com/dsh-go/dsh/sdk/api/environ"
 )
 
 const (
@@ -129,24 +130,21 @@ func (e *engine) workdir(command *bashv1.Command) (string, error) {
 	return dir, nil
 }
 
-// secretWords are in the names of variables that commands do not inherit.
-var secretWords = []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"}
-
 // fixedEnv tells programs that nobody sits in front of them.
 var fixedEnv = []string{"NO_COLOR=1", "TERM=dumb", "PAGER=cat", "GIT_PAGER=cat"}
 
 // inheritedEnv returns what commands get of the executor's environment.
-func inheritedEnv(environ, keep []string) []string {
+func inheritedEnv(inherited, keep []string) []string {
 	var env []string
 	kept := map[string]bool{}
-	for _, variable := range environ {
+	for _, variable := range inherited {
 		name, _, _ := strings.Cut(variable, "=")
 		switch {
 		case name == "PWD" || name == "OLDPWD" || name == envMark || name == envSession:
 		case slices.Contains(keep, name):
 			kept[name] = true
 			env = append(env, variable)
-		case !isPrivate(name):
+		case !environ.IsPrivate(name) && !isSetAnew(name):
 			env = append(env, variable)
 		}
 	}
@@ -158,14 +156,7 @@ func inheritedEnv(environ, keep []string) []string {
 	return env
 }
 
-// isPrivate tells whether a variable is the host's own, may be a secret, or is set anew for a command.
-func isPrivate(name string) bool {
-	upper := strings.ToUpper(name)
-	switch {
-	case strings.HasPrefix(name, "DSH_"), strings.HasPrefix(name, "PLUGIN_"):
-		return true
-	case slices.ContainsFunc(fixedEnv, func(fixed string) bool { return strings.HasPrefix(fixed, name+"=") }):
-		return true
-	}
-	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(upper, word) })
+// isSetAnew tells whether a variable is set for every command.
+func isSetAnew(name string) bool {
+	return slices.ContainsFunc(fixedEnv, func(fixed string) bool { return strings.HasPrefix(fixed, name+"=") })
 }

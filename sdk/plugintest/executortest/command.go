@@ -179,6 +179,7 @@ func environment(t *testing.T, e Executor) {
 	for name, value := range map[string]string{
 		"LANG": "de_DE.UTF-8", "PLAIN": "kept", "MY_API_KEY": "x", "client_secret": "x", "Some_Token": "x", "PGPASSWORD": "x",
 		"OLD_PASSWD": "x", "AWS_CREDENTIALS": "x", "DSH_SOCKET": "x", "DSH_SESSION_ID": "another", "PLUGIN_UNIX_SOCKET_DIR": "x",
+		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "x", "GIT_CONFIG_VALUE_0": "x", // a git that has a part of them refuses to run
 		"WANTED_TOKEN": "kept", "TERM": "xterm", "PAGER": "less", "GIT_PAGER": "less", "NO_COLOR": "",
 	} {
 		t.Setenv(name, value)
@@ -201,7 +202,7 @@ func environment(t *testing.T, e Executor) {
 		upper := strings.ToUpper(name)
 		switch {
 		case name == "DSH_SESSION_ID", name == "DSH_TASK_MARK", name == "WANTED_TOKEN":
-		case value == "x", strings.HasPrefix(upper, "DSH_"), strings.HasPrefix(upper, "PLUGIN_"):
+		case value == "x", strings.HasPrefix(upper, "GIT_CONFIG_"), strings.HasPrefix(upper, "DSH_"), strings.HasPrefix(upper, "PLUGIN_"):
 			t.Errorf("%s is inherited", name)
 		}
 	}
