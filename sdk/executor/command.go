@@ -40,6 +40,7 @@ type command struct {
 	ended      time.Time
 	kill       chan struct{} // closed to kill it
 	killOnce   sync.Once
+	removed    atomic.Bool // it ran when the instance was deactivated
 
 	done     chan struct{} // all below is set
 	exit     *bashv1.Exit
@@ -137,10 +138,10 @@ func (c *command) supervise(limit time.Duration) {
 			c.chase()
 		}
 	case <-e.closing:
-		c.aborted = !hasEnded(c.pid)
 		<-e.dead
 	}
 	<-c.shellEnded
+	c.aborted = c.aborted || c.removed.Load() && !c.timedOut
 	c.drain()
 	c.reap()
 	if c.finish != nil {

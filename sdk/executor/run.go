@@ -73,6 +73,11 @@ func (e *engine) killAll() {
 	e.launching.Lock()
 	e.closed = true
 	e.launching.Unlock()
+	e.mu.Lock()
+	for c := range e.commands { // in it, they are not reaped
+		c.removed.Store(!hasEnded(c.pid))
+	}
+	e.mu.Unlock()
 	close(e.closing)
 	if left := e.chase(&instanceFamily{engine: e}, nil); left > 0 {
 		e.Log().Error("some processes cannot be killed", "count", left)
