@@ -15,6 +15,7 @@ import (
 	"github.com/dsh-go/dsh/host/config"
 	"github.com/dsh-go/dsh/host/control"
 	"github.com/dsh-go/dsh/host/events"
+	"github.com/dsh-go/dsh/host/numbers"
 	"github.com/dsh-go/dsh/host/router"
 	"github.com/dsh-go/dsh/host/stdio"
 	"github.com/dsh-go/dsh/host/tools"
@@ -41,6 +42,8 @@ type Options struct {
 	Load func() (*config.Config, error)
 	// Control opens the control socket, on which these logs can be read. Nil: there is none.
 	Control *control.Logs
+	// Numbers are in the keys of claims. Nil: they begin anew with each host.
+	Numbers *numbers.Counters
 	// Stdio is served as the seam "stdio". Nil: rows that need it stay pending.
 	Stdio *stdio.Server
 }
@@ -111,12 +114,15 @@ func Start(o Options) (*Host, error) {
 }
 
 func newHost(o Options) (*Host, error) {
+	if o.Numbers == nil {
+		o.Numbers = numbers.InMemory()
+	}
 	dir, unlock, err := makeSocketDir(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{
-		options: o, log: o.Log, dir: dir, unlock: unlock, router: router.New(), events: events.New(o.Log.Named("events"), router.CallerRow),
+		options: o, log: o.Log, dir: dir, unlock: unlock, router: router.New(o.Numbers), events: events.New(o.Log.Named("events"), router.CallerRow),
 		seams:    hostSeams{"tools": toolsv1.Tools_ServiceDesc.ServiceName, "events": eventsv1.Events_ServiceDesc.ServiceName},
 		messages: make(chan func(), 64), settled: make(chan struct{}), deaf: make(chan struct{}), done: make(chan struct{}),
 		checkpoints: map[string]checkpoint{},

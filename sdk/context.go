@@ -139,6 +139,12 @@ func (c *Context) Claim(ctx context.Context, seam Seam, prefix string) (string, 
 	return answer.GetKey(), err
 }
 
+// Allotted tells whether a key was ever allotted, by this host or by one before it.
+func (c *Context) Allotted(ctx context.Context, key string) (bool, error) {
+	answer, err := c.host.Allotted(ctx, &pluginv1.AllottedRequest{Key: key})
+	return answer.GetAllotted(), err
+}
+
 // Release ends a claim.
 func (c *Context) Release(ctx context.Context, seam Seam, key string) error {
 	_, err := c.host.Release(ctx, &pluginv1.ReleaseRequest{Seam: seam.Name, Key: key})

@@ -14,6 +14,8 @@ import (
 	"github.com/dsh-go/dsh/host"
 	"github.com/dsh-go/dsh/host/config"
 	"github.com/dsh-go/dsh/host/control"
+	"github.com/dsh-go/dsh/host/numbers"
+	"github.com/dsh-go/dsh/sdk/api/environ"
 )
 
 // options are the flags that all commands share.
@@ -40,8 +42,22 @@ func (o *options) host(stderr io.Writer, defaultLevel hclog.Level) (host.Options
 	log.RegisterSink(logs)
 	return host.Options{
 		Config: c, Load: o.load, Builtin: builtinArgv, Builtins: builtinNames(), Env: os.Environ(),
-		Log: log, Control: logs,
+		Log: log, Control: logs, Numbers: claimNumbers(log),
 	}, nil
+}
+
+// claimNumbers makes the counters that all hosts of this user share. Without them numbers come again after a restart, which is better
+// than no host.
+func claimNumbers(log hclog.Logger) *numbers.Counters {
+	state, err := environ.StateHome()
+	if err == nil {
+		var n *numbers.Counters
+		if n, err = numbers.New(filepath.Join(state, "dsh", "claims")); err == nil {
+			return n
+		}
+	}
+	log.Warn("the ids of background tasks begin anew with this host: a session that is loaded again may meet one twice", "error", err)
+	return nil
 }
 
 // load finds the configuration.

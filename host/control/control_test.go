@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
+	"github.com/dsh-go/dsh/host/numbers"
 	"github.com/dsh-go/dsh/host/router"
 	"github.com/dsh-go/dsh/sdk/api/controlv1"
 )
@@ -33,7 +34,7 @@ func (f *fakeHost) Stop()                             { f.stop() }
 func serve(t *testing.T, host Host, info Info, logs *Logs) (c *Client, socket string, endpoint *router.Endpoint) {
 	t.Helper()
 	socket = filepath.Join(shortDir(t), SocketName)
-	endpoint, err := router.New().Listen(socket, 0, &router.Caller{Row: "cli"}, func(s grpc.ServiceRegistrar) {
+	endpoint, err := router.New(numbers.InMemory()).Listen(socket, 0, &router.Caller{Row: "cli"}, func(s grpc.ServiceRegistrar) {
 		Register(s, host, info, logs)
 	})
 	if err != nil {

@@ -34,7 +34,20 @@ func (h *HostService) Claim(_ context.Context, req *pluginv1.ClaimRequest) (*plu
 	if !validPrefix.MatchString(req.GetPrefix()) {
 		return nil, status.Errorf(codes.InvalidArgument, "claim: prefix %q is not made of lower-case letters and digits", req.GetPrefix())
 	}
-	return &pluginv1.ClaimResponse{Key: h.Router.Claim(service, req.GetPrefix(), h.Target)}, nil
+	key, err := h.Router.Claim(service, req.GetPrefix(), h.Target)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &pluginv1.ClaimResponse{Key: key}, nil
+}
+
+// Allotted implements pluginv1.HostServer.
+func (h *HostService) Allotted(_ context.Context, req *pluginv1.AllottedRequest) (*pluginv1.AllottedResponse, error) {
+	allotted, err := h.Router.Allotted(req.GetKey())
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &pluginv1.AllottedResponse{Allotted: allotted}, nil
 }
 
 // Release implements pluginv1.HostServer.

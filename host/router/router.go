@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/dsh-go/dsh/host/numbers"
 	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
@@ -39,12 +41,13 @@ type Target struct {
 
 // Router knows who serves what. Its methods may be called from any goroutine; mu guards the maps.
 type Router struct {
+	numbers *numbers.Counters // of the claims' keys
+
 	mu      sync.RWMutex
 	routes  map[string]route // by name: a service, or a contribution to it
 	claims  map[claim]*Target
-	counts  map[string]int // numbers allotted, by prefix
-	changed chan struct{}  // closed and replaced when a route changes
-	held    int            // calls that wait
+	changed chan struct{} // closed and replaced when a route changes
+	held    int           // calls that wait
 }
 
 // route is where the calls of a name go: to a target, or nowhere for now.
@@ -63,9 +66,9 @@ const (
 
 type claim struct{ service, key string }
 
-// New returns a router without routes.
-func New() *Router {
-	return &Router{routes: map[string]route{}, claims: map[claim]*Target{}, counts: map[string]int{}, changed: make(chan struct{})}
+// New returns a router without routes, which allots the keys of claims by the counters.
+func New(n *numbers.Counters) *Router {
+	return &Router{numbers: n, routes: map[string]route{}, claims: map[claim]*Target{}, changed: make(chan struct{})}
 }
 
 // Contribution is the name under which one of many rows serves a service.
@@ -114,13 +117,27 @@ func (r *Router) Disclaim(t *Target) {
 }
 
 // Claim allots the next key of a prefix and binds calls of the service that carry it to the target.
-func (r *Router) Claim(service, prefix string, t *Target) (key string) {
+func (r *Router) Claim(service, prefix string, t *Target) (key string, err error) {
+	n, err := r.numbers.Next(prefix)
+	if err != nil {
+		return "", fmt.Errorf("claim: %w", err)
+	}
+	key = fmt.Sprintf("%s-%d", prefix, n)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts[prefix]++
-	key = fmt.Sprintf("%s-%d", prefix, r.counts[prefix])
 	r.claims[claim{service, key}] = t
-	return key
+	return key, nil
+}
+
+// Allotted tells whether a key was ever allotted.
+func (r *Router) Allotted(key string) (bool, error) {
+	prefix, number, _ := strings.Cut(key, "-")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || n == 0 || key != fmt.Sprintf("%s-%d", prefix, n) || !validPrefix.MatchString(prefix) {
+		return false, nil //nolint:nilerror // nobody allots such a key
+	}
+	last, err := r.numbers.Last(prefix)
+	return n <= last, err
 }
 
 // Release ends a claim that the target holds.

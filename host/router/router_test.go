@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"pgregory.net/rapid"
 
+	"github.com/dsh-go/dsh/host/numbers"
 	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
@@ -28,7 +29,7 @@ func injecting(services ...string) *Caller {
 }
 
 func TestRouteDecidesByInjectionThenProvider(t *testing.T) {
-	r := New()
+	r := New(numbers.InMemory())
 	_, err := r.route(t.Context(), injecting(), method, nil)
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("not injected: got %v", err)
@@ -53,7 +54,7 @@ func TestRouteDecidesByInjectionThenProvider(t *testing.T) {
 
 func TestHeldCallsWaitForTheSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New()
+		r := New(numbers.InMemory())
 		old, successor := &Target{Row: "bash"}, &Target{Row: "bash"}
 		r.Provide("test.Bash", old)
 		r.Hold("test.Bash")
@@ -90,7 +91,7 @@ func TestAHeldCallFailsInTheEnd(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := New()
+				r := New(numbers.InMemory())
 				r.Hold("test.Bash")
 				start := time.Now()
 				failed := make(chan error)
@@ -111,7 +112,7 @@ func TestAHeldCallFailsInTheEnd(t *testing.T) {
 
 func TestTheNumberOfHeldCallsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New()
+		r := New(numbers.InMemory())
 		r.Hold("test.Bash")
 		ctx, cancel := context.WithCancel(t.Context())
 		for range maxHeld {
@@ -150,7 +151,7 @@ func TestTheCallersMetadataPassesButItsIdentityIsStamped(t *testing.T) {
 // TestClaims checks the claims against a model: a list of who holds what.
 func TestClaimsBindToWhoeverHoldsThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := New()
+		r := New(numbers.InMemory())
 		caller := injecting("test.Bash")
 		targets := []*Target{{Row: "old"}, {Row: "new"}}
 		holders := map[string]*Target{}
@@ -164,9 +165,9 @@ func TestClaimsBindToWhoeverHoldsThem(t *testing.T) {
 			"claim": func(t *rapid.T) {
 				holder := rapid.SampledFrom(targets).Draw(t, "target")
 				allotted++
-				key := r.Claim("test.Bash", "bash", holder)
-				if want := "bash-" + strconv.Itoa(allotted); key != want {
-					t.Fatalf("allotted %s, want %s", key, want)
+				key, err := r.Claim("test.Bash", "bash", holder)
+				if want := "bash-" + strconv.Itoa(allotted); err != nil || key != want {
+					t.Fatalf("allotted %s, %v, want %s", key, err, want)
 				}
 				holders[key] = holder
 			},
@@ -208,4 +209,19 @@ func TestClaimsBindToWhoeverHoldsThem(t *testing.T) {
 			},
 		})
 	})
+}
+
+func TestOnlyWhatWasAllottedIs(t *testing.T) {
+	n := numbers.InMemory()
+	if _, err := New(n).Claim("test.Bash", "bash", &Target{}); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{
+		"bash-1": true, "bash-2": false, "bash-0": false, "bash-": false, "bash": false, "": false, "bash-01": false, "bash--1": false,
+		"agent-1": false, "../bash-1": false, "bash-1-1": false, "bash-+1": false, "bash-99999999999999999999": false,
+	} {
+		if got, err := New(n).Allotted(key); err != nil || got != want {
+			t.Errorf("%s: %v, %v", key, got, err)
+		}
+	}
 }

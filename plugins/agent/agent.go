@@ -21,6 +21,7 @@ import (
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/agents"
 	"github.com/dsh-go/dsh/sdk/api/agentsv1"
+	"github.com/dsh-go/dsh/sdk/api/environ"
 	"github.com/dsh-go/dsh/sdk/llm"
 	"github.com/dsh-go/dsh/sdk/tool"
 )
@@ -71,13 +72,9 @@ func activate(host *sdk.Context, c config) error {
 func stateDir(configured string) (string, error) {
 	dir := configured
 	if dir == "" {
-		state := os.Getenv("XDG_STATE_HOME")
-		if !filepath.IsAbs(state) {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return "", fmt.Errorf("find the directory of the sessions: %w; set config.stateDir", err)
-			}
-			state = filepath.Join(home, ".local", "state")
+		state, err := environ.StateHome()
+		if err != nil {
+			return "", fmt.Errorf("find the directory of the sessions: %w; set config.stateDir", err)
 		}
 		dir = filepath.Join(state, "dsh", "sessions")
 	}

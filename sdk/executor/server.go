@@ -137,8 +137,8 @@ func (s *server) Start(ctx context.Context, req *bashv1.StartRequest) (*bashv1.S
 	return &bashv1.StartResponse{TaskId: id}, nil
 }
 
-func (s *server) Read(_ context.Context, req *bashv1.ReadRequest) (*bashv1.ReadResponse, error) {
-	t, err := s.find(req.GetTaskId(), req.GetSessionId())
+func (s *server) Read(ctx context.Context, req *bashv1.ReadRequest) (*bashv1.ReadResponse, error) {
+	t, err := s.find(ctx, req.GetTaskId(), req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (s *server) Read(_ context.Context, req *bashv1.ReadRequest) (*bashv1.ReadR
 	return answer, nil
 }
 
-func (s *server) Kill(_ context.Context, req *bashv1.KillRequest) (*bashv1.KillResponse, error) {
-	t, err := s.find(req.GetTaskId(), req.GetSessionId())
+func (s *server) Kill(ctx context.Context, req *bashv1.KillRequest) (*bashv1.KillResponse, error) {
+	t, err := s.find(ctx, req.GetTaskId(), req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

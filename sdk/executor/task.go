@@ -186,19 +186,31 @@ func (e *engine) saveCheckpoint() {
 }
 
 // find returns a task to a session that may see it.
-func (e *engine) find(id, session string) (*task, error) {
+func (e *engine) find(ctx context.Context, id, session string) (*task, error) {
 	e.mu.Lock()
 	t := e.tasks[id]
 	e.mu.Unlock()
 	switch {
 	case t == nil:
-		return nil, status.Errorf(codes.NotFound, "unknown bash task %q", id)
+		return nil, e.unknown(ctx, id)
 	case t.session != "" && t.session != session:
 		return nil, status.Errorf(codes.PermissionDenied, "task %s belongs to another session", id)
 	case t.lost != "":
 		return nil, status.Error(codes.NotFound, t.lost)
 	}
 	return t, nil
+}
+
+// unknown tells of a task that is not here whether there ever was one.
+func (e *engine) unknown(ctx context.Context, id string) error {
+	allotted, err := e.Allotted(ctx, id)
+	switch {
+	case err != nil:
+		return status.Errorf(codes.Unavailable, "task %q is not here, and the host does not say whether it was: %s", id, status.Convert(err).Message())
+	case allotted:
+		return status.Errorf(codes.NotFound, "task %s is no longer running here, and its output is not kept any more", id)
+	}
+	return status.Errorf(codes.NotFound, "unknown bash task %q", id)
 }
 
 // follow waits for the task's end and tells it.

@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -177,6 +179,15 @@ func (h *Host) Claim(_ context.Context, req *pluginv1.ClaimRequest) (*pluginv1.C
 	key := fmt.Sprintf("%s-%d", req.GetPrefix(), h.allotted[req.GetPrefix()])
 	h.claims[key] = true
 	return &pluginv1.ClaimResponse{Key: key}, nil
+}
+
+// Allotted tells whether Claim has allotted the key.
+func (h *Host) Allotted(_ context.Context, req *pluginv1.AllottedRequest) (*pluginv1.AllottedResponse, error) {
+	prefix, number, _ := strings.Cut(req.GetKey(), "-")
+	n, err := strconv.Atoi(number)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return &pluginv1.AllottedResponse{Allotted: err == nil && n > 0 && n <= h.allotted[prefix]}, nil
 }
 
 // Release forgets a claim.

@@ -92,7 +92,7 @@ func commandRuns(line string) bool {
 	return false
 }
 
-func TestATaskOfAnEarlierHostIsUnknown(t *testing.T) {
+func TestATaskOfAnEarlierHostIsOverAndItsIDNotUsedAgain(t *testing.T) {
 	h := newHome(t, configuration{})
 	cwd := h.work()
 	e := h.start()
@@ -101,5 +101,6 @@ func TestATaskOfAnEarlierHostIsUnknown(t *testing.T) {
 	e.stop()
 	e = h.start()
 	e.load(session, cwd)
-	expect(t, e.prompt(session, output("bash-1")), `Error: unknown bash task "bash-1"`)
+	expect(t, e.prompt(session, output("bash-1"), background("exit 4"), output("bash-3")),
+		"Error: task bash-1 is no longer running here, and its output is not kept any more", "started background task bash-2", `Error: unknown bash task "bash-3"`)
 }

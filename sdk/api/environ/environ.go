@@ -1,8 +1,10 @@
-// Package environ tells which environment variables stay where they are: the host does not hand them to its plugins, and executors do not
-// hand them to commands.
+// Package environ reads the environment alike everywhere: which variables stay where they are, as the host does not hand them to its
+// plugins nor executors to commands, and where state is kept.
 package environ
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -20,4 +22,16 @@ func IsPrivate(name string) bool {
 		return true // git refuses to run when they are set and GIT_CONFIG_KEY_*, which has one of the words in its name, is not
 	}
 	return slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(upper, word) })
+}
+
+// StateHome is the directory below which programs of this user keep their state: $XDG_STATE_HOME, else ~/.local/state.
+func StateHome() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, ".local", "state"), nil
 }

@@ -797,7 +797,8 @@ func (x *ClaimRequest) GetPrefix() string {
 
 type ClaimResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The allotted key: the prefix, a hyphen, and a number that counts from 1 while the host runs.
+	// The allotted key: the prefix, a hyphen, and a number that counts from 1 and never comes again, also after the host has
+	// ended.
 	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -928,6 +929,94 @@ func (*ReleaseResponse) Descriptor() ([]byte, []int) {
 	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
 }
 
+type AllottedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllottedRequest) Reset() {
+	*x = AllottedRequest{}
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllottedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllottedRequest) ProtoMessage() {}
+
+func (x *AllottedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllottedRequest.ProtoReflect.Descriptor instead.
+func (*AllottedRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AllottedRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type AllottedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Allotted      bool                   `protobuf:"varint,1,opt,name=allotted,proto3" json:"allotted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllottedResponse) Reset() {
+	*x = AllottedResponse{}
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllottedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllottedResponse) ProtoMessage() {}
+
+func (x *AllottedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllottedResponse.ProtoReflect.Descriptor instead.
+func (*AllottedResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AllottedResponse) GetAllotted() bool {
+	if x != nil {
+		return x.Allotted
+	}
+	return false
+}
+
 type CheckpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 1 MiB.
@@ -938,7 +1027,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1039,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1052,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointRequest) GetState() []byte {
@@ -981,7 +1070,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1082,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1095,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 var File_dsh_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -1070,7 +1159,11 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x0eReleaseRequest\x12\x12\n" +
 	"\x04seam\x18\x01 \x01(\tR\x04seam\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\x11\n" +
-	"\x0fReleaseResponse\")\n" +
+	"\x0fReleaseResponse\"#\n" +
+	"\x0fAllottedRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\".\n" +
+	"\x10AllottedResponse\x12\x1a\n" +
+	"\ballotted\x18\x01 \x01(\bR\ballotted\")\n" +
 	"\x11CheckpointRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\fR\x05state\"\x14\n" +
 	"\x12CheckpointResponse2\x83\x03\n" +
@@ -1080,10 +1173,11 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06Retire\x12\x1c.dsh.plugin.v1.RetireRequest\x1a\x1d.dsh.plugin.v1.RetireResponse\x12E\n" +
 	"\x06Resume\x12\x1c.dsh.plugin.v1.ResumeRequest\x1a\x1d.dsh.plugin.v1.ResumeResponse\x12Q\n" +
 	"\n" +
-	"Deactivate\x12 .dsh.plugin.v1.DeactivateRequest\x1a!.dsh.plugin.v1.DeactivateResponse2\xe7\x01\n" +
+	"Deactivate\x12 .dsh.plugin.v1.DeactivateRequest\x1a!.dsh.plugin.v1.DeactivateResponse2\xb4\x02\n" +
 	"\x04Host\x12B\n" +
 	"\x05Claim\x12\x1b.dsh.plugin.v1.ClaimRequest\x1a\x1c.dsh.plugin.v1.ClaimResponse\x12H\n" +
-	"\aRelease\x12\x1d.dsh.plugin.v1.ReleaseRequest\x1a\x1e.dsh.plugin.v1.ReleaseResponse\x12Q\n" +
+	"\aRelease\x12\x1d.dsh.plugin.v1.ReleaseRequest\x1a\x1e.dsh.plugin.v1.ReleaseResponse\x12K\n" +
+	"\bAllotted\x12\x1e.dsh.plugin.v1.AllottedRequest\x1a\x1f.dsh.plugin.v1.AllottedResponse\x12Q\n" +
 	"\n" +
 	"Checkpoint\x12 .dsh.plugin.v1.CheckpointRequest\x1a!.dsh.plugin.v1.CheckpointResponseB(Z&github.com/dsh-go/dsh/sdk/api/pluginv1b\x06proto3"
 
@@ -1100,7 +1194,7 @@ func file_dsh_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_dsh_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dsh_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_dsh_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_dsh_plugin_v1_plugin_proto_goTypes = []any{
 	(RetireRequest_Reason)(0),  // 0: dsh.plugin.v1.RetireRequest.Reason
 	(*DescribeRequest)(nil),    // 1: dsh.plugin.v1.DescribeRequest
@@ -1120,8 +1214,10 @@ var file_dsh_plugin_v1_plugin_proto_goTypes = []any{
 	(*ClaimResponse)(nil),      // 15: dsh.plugin.v1.ClaimResponse
 	(*ReleaseRequest)(nil),     // 16: dsh.plugin.v1.ReleaseRequest
 	(*ReleaseResponse)(nil),    // 17: dsh.plugin.v1.ReleaseResponse
-	(*CheckpointRequest)(nil),  // 18: dsh.plugin.v1.CheckpointRequest
-	(*CheckpointResponse)(nil), // 19: dsh.plugin.v1.CheckpointResponse
+	(*AllottedRequest)(nil),    // 18: dsh.plugin.v1.AllottedRequest
+	(*AllottedResponse)(nil),   // 19: dsh.plugin.v1.AllottedResponse
+	(*CheckpointRequest)(nil),  // 20: dsh.plugin.v1.CheckpointRequest
+	(*CheckpointResponse)(nil), // 21: dsh.plugin.v1.CheckpointResponse
 }
 var file_dsh_plugin_v1_plugin_proto_depIdxs = []int32{
 	3,  // 0: dsh.plugin.v1.DescribeResponse.manifest:type_name -> dsh.plugin.v1.Manifest
@@ -1135,17 +1231,19 @@ var file_dsh_plugin_v1_plugin_proto_depIdxs = []int32{
 	12, // 8: dsh.plugin.v1.Plugin.Deactivate:input_type -> dsh.plugin.v1.DeactivateRequest
 	14, // 9: dsh.plugin.v1.Host.Claim:input_type -> dsh.plugin.v1.ClaimRequest
 	16, // 10: dsh.plugin.v1.Host.Release:input_type -> dsh.plugin.v1.ReleaseRequest
-	18, // 11: dsh.plugin.v1.Host.Checkpoint:input_type -> dsh.plugin.v1.CheckpointRequest
-	2,  // 12: dsh.plugin.v1.Plugin.Describe:output_type -> dsh.plugin.v1.DescribeResponse
-	7,  // 13: dsh.plugin.v1.Plugin.Activate:output_type -> dsh.plugin.v1.ActivateResponse
-	9,  // 14: dsh.plugin.v1.Plugin.Retire:output_type -> dsh.plugin.v1.RetireResponse
-	11, // 15: dsh.plugin.v1.Plugin.Resume:output_type -> dsh.plugin.v1.ResumeResponse
-	13, // 16: dsh.plugin.v1.Plugin.Deactivate:output_type -> dsh.plugin.v1.DeactivateResponse
-	15, // 17: dsh.plugin.v1.Host.Claim:output_type -> dsh.plugin.v1.ClaimResponse
-	17, // 18: dsh.plugin.v1.Host.Release:output_type -> dsh.plugin.v1.ReleaseResponse
-	19, // 19: dsh.plugin.v1.Host.Checkpoint:output_type -> dsh.plugin.v1.CheckpointResponse
-	12, // [12:20] is the sub-list for method output_type
-	4,  // [4:12] is the sub-list for method input_type
+	18, // 11: dsh.plugin.v1.Host.Allotted:input_type -> dsh.plugin.v1.AllottedRequest
+	20, // 12: dsh.plugin.v1.Host.Checkpoint:input_type -> dsh.plugin.v1.CheckpointRequest
+	2,  // 13: dsh.plugin.v1.Plugin.Describe:output_type -> dsh.plugin.v1.DescribeResponse
+	7,  // 14: dsh.plugin.v1.Plugin.Activate:output_type -> dsh.plugin.v1.ActivateResponse
+	9,  // 15: dsh.plugin.v1.Plugin.Retire:output_type -> dsh.plugin.v1.RetireResponse
+	11, // 16: dsh.plugin.v1.Plugin.Resume:output_type -> dsh.plugin.v1.ResumeResponse
+	13, // 17: dsh.plugin.v1.Plugin.Deactivate:output_type -> dsh.plugin.v1.DeactivateResponse
+	15, // 18: dsh.plugin.v1.Host.Claim:output_type -> dsh.plugin.v1.ClaimResponse
+	17, // 19: dsh.plugin.v1.Host.Release:output_type -> dsh.plugin.v1.ReleaseResponse
+	19, // 20: dsh.plugin.v1.Host.Allotted:output_type -> dsh.plugin.v1.AllottedResponse
+	21, // 21: dsh.plugin.v1.Host.Checkpoint:output_type -> dsh.plugin.v1.CheckpointResponse
+	13, // [13:22] is the sub-list for method output_type
+	4,  // [4:13] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1162,7 +1260,7 @@ func file_dsh_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_plugin_v1_plugin_proto_rawDesc), len(file_dsh_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

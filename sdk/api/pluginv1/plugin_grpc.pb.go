@@ -301,6 +301,7 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 const (
 	Host_Claim_FullMethodName      = "/dsh.plugin.v1.Host/Claim"
 	Host_Release_FullMethodName    = "/dsh.plugin.v1.Host/Release"
+	Host_Allotted_FullMethodName   = "/dsh.plugin.v1.Host/Allotted"
 	Host_Checkpoint_FullMethodName = "/dsh.plugin.v1.Host/Checkpoint"
 )
 
@@ -315,6 +316,8 @@ type HostClient interface {
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
 	// Release ends a claim of the calling instance. Releasing a key that is not held is harmless.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
+	// Allotted tells whether a key was ever allotted, by this host or by one before it.
+	Allotted(ctx context.Context, in *AllottedRequest, opts ...grpc.CallOption) (*AllottedResponse, error)
 	// Checkpoint leaves a small state blob with the host; the row's next instance gets it at activation. It replaces the
 	// one before.
 	Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointResponse, error)
@@ -348,6 +351,16 @@ func (c *hostClient) Release(ctx context.Context, in *ReleaseRequest, opts ...gr
 	return out, nil
 }
 
+func (c *hostClient) Allotted(ctx context.Context, in *AllottedRequest, opts ...grpc.CallOption) (*AllottedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AllottedResponse)
+	err := c.cc.Invoke(ctx, Host_Allotted_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *hostClient) Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckpointResponse)
@@ -369,6 +382,8 @@ type HostServer interface {
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
 	// Release ends a claim of the calling instance. Releasing a key that is not held is harmless.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// Allotted tells whether a key was ever allotted, by this host or by one before it.
+	Allotted(context.Context, *AllottedRequest) (*AllottedResponse, error)
 	// Checkpoint leaves a small state blob with the host; the row's next instance gets it at activation. It replaces the
 	// one before.
 	Checkpoint(context.Context, *CheckpointRequest) (*CheckpointResponse, error)
@@ -387,6 +402,9 @@ func (UnimplementedHostServer) Claim(context.Context, *ClaimRequest) (*ClaimResp
 }
 func (UnimplementedHostServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedHostServer) Allotted(context.Context, *AllottedRequest) (*AllottedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Allotted not implemented")
 }
 func (UnimplementedHostServer) Checkpoint(context.Context, *CheckpointRequest) (*CheckpointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Checkpoint not implemented")
@@ -448,6 +466,24 @@ func _Host_Release_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Host_Allotted_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AllottedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).Allotted(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_Allotted_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).Allotted(ctx, req.(*AllottedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Host_Checkpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckpointRequest)
 	if err := dec(in); err != nil {
@@ -480,6 +516,10 @@ var Host_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _Host_Release_Handler,
+		},
+		{
+			MethodName: "Allotted",
+			Handler:    _Host_Allotted_Handler,
 		},
 		{
 			MethodName: "Checkpoint",
