@@ -139,6 +139,12 @@ func (c *Context) Claim(ctx context.Context, seam Seam, prefix string) (string, 
 	return answer.GetKey(), err
 }
 
+// TakeOver binds a key that another instance has claimed to this one.
+func (c *Context) TakeOver(ctx context.Context, seam Seam, key string) error {
+	_, err := c.host.TakeOver(ctx, &pluginv1.TakeOverRequest{Seam: seam.Name, Key: key})
+	return err
+}
+
 // Allotted tells whether a key was ever allotted, by this host or by one before it.
 func (c *Context) Allotted(ctx context.Context, key string) (bool, error) {
 	answer, err := c.host.Allotted(ctx, &pluginv1.AllottedRequest{Key: key})

@@ -41,6 +41,23 @@ func (h *HostService) Claim(_ context.Context, req *pluginv1.ClaimRequest) (*plu
 	return &pluginv1.ClaimResponse{Key: key}, nil
 }
 
+// TakeOver implements pluginv1.HostServer.
+func (h *HostService) TakeOver(_ context.Context, req *pluginv1.TakeOverRequest) (*pluginv1.TakeOverResponse, error) {
+	service, err := h.service(req.GetSeam())
+	if err != nil {
+		return nil, err
+	}
+	allotted, err := h.Router.Allotted(req.GetKey())
+	switch {
+	case err != nil:
+		return nil, status.Error(codes.Internal, err.Error())
+	case !allotted:
+		return nil, status.Errorf(codes.InvalidArgument, "claim: key %q was never allotted", req.GetKey())
+	}
+	h.Router.TakeOver(service, req.GetKey(), h.Target)
+	return &pluginv1.TakeOverResponse{}, nil
+}
+
 // Allotted implements pluginv1.HostServer.
 func (h *HostService) Allotted(_ context.Context, req *pluginv1.AllottedRequest) (*pluginv1.AllottedResponse, error) {
 	allotted, err := h.Router.Allotted(req.GetKey())

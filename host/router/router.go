@@ -129,6 +129,14 @@ func (r *Router) Claim(service, prefix string, t *Target) (key string, err error
 	return key, nil
 }
 
+// TakeOver binds calls of the service that carry the key to the target, whoever held it.
+func (r *Router) TakeOver(service, key string, t *Target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claims[claim{service, key}] = t
+	r.signal()
+}
+
 // Allotted tells whether a key was ever allotted.
 func (r *Router) Allotted(key string) (bool, error) {
 	prefix, number, _ := strings.Cut(key, "-")

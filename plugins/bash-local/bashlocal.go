@@ -7,7 +7,6 @@ import (
 
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/bash"
-	"github.com/dsh-go/dsh/sdk/events"
 	"github.com/dsh-go/dsh/sdk/executor"
 )
 
@@ -37,7 +36,7 @@ func Plugin() *sdk.Plugin {
 		Name:     "bash-local",
 		Version:  "1.0.0",
 		Provides: []sdk.Seam{bash.Seam},
-		Injects:  []sdk.Injection{events.Seam.Optional()},
+		Injects:  executor.Injects(),
 	}, defaults, activate)
 }
 

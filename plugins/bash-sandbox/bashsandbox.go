@@ -8,7 +8,6 @@ import (
 
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/bash"
-	"github.com/dsh-go/dsh/sdk/events"
 	"github.com/dsh-go/dsh/sdk/executor"
 )
 
@@ -60,7 +59,7 @@ func Plugin() *sdk.Plugin {
 		Name:     "bash-sandbox",
 		Version:  "1.0.0",
 		Provides: []sdk.Seam{bash.Seam},
-		Injects:  []sdk.Injection{events.Seam.Optional()},
+		Injects:  executor.Injects(),
 	}, defaults, activate)
 }
 

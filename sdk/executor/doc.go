@@ -6,6 +6,8 @@
 // An executor plugin calls [Serve] during its activation. What may differ between executors is policy: the limits in
 // [Options], and a [Policy] that sees each process before it is started and may prefix, confine or relocate it.
 //
+//	sdk.Manifest{Name: "my-executor", Provides: []sdk.Seam{bash.Seam}, Injects: executor.Injects(), …}
+//
 //	func activate(c *sdk.Context, config Config) error {
 //		return executor.Serve(c, executor.Options{Timeout: 2 * time.Minute, Policy: sandbox})
 //	}
@@ -25,6 +27,12 @@
 // executor's end (see guard.go). On Linux orphans of commands become children of the executor and are reaped by it. One thing
 // escapes a killed executor, though not a living one: a process that has left the session, emptied its environment and lost its
 // parent.
+//
+// # What a reload leaves
+//
+// An executor that has been replaced keeps what runs and gives what has ended, or ends later, to the one that serves now: the record, what
+// nobody has read of the output, the spill file and the claim. For that its manifest has what [Injects] returns. Its successor may be
+// another plugin, in another row.
 //
 // # What a crash leaves
 //

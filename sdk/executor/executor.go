@@ -15,6 +15,8 @@ import (
 
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
+	"github.com/dsh-go/dsh/sdk/bash"
+	"github.com/dsh-go/dsh/sdk/events"
 )
 
 // Options are the limits of an executor. A zero value means the default.
@@ -77,6 +79,12 @@ const hurriedGrace = 500 * time.Millisecond
 
 // keptTasks is how many finished tasks are kept for reading.
 const keptTasks = 1000
+
+// Injects is what the manifest of an executor injects: the events, to tell that tasks have ended, and its own seam, to give them to its
+// successor.
+func Injects() []sdk.Injection {
+	return []sdk.Injection{events.Seam.Optional(), bash.Seam.Optional()}
+}
 
 // Serve serves the bash seam for the instance. Call it during activation.
 func Serve(c *sdk.Context, o Options) error {

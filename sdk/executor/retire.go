@@ -2,34 +2,48 @@ package executor
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dsh-go/dsh/sdk"
+	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
 
-// retire gives the checkpoint over to a successor and lets go of the finished tasks, one by one as they are read.
-func (e *engine) retire(context.Context, sdk.RetireReason) {
+// retire gives the checkpoint over to a successor, and lets go of the tasks that have ended.
+func (e *engine) retire(_ context.Context, reason sdk.RetireReason) {
 	e.saveCheckpoint()
 	e.checkpoint.freeze(true)
 	e.launching.RLock()
 	defer e.launching.RUnlock()
-	if e.closed {
+	if e.closed || reason == pluginv1.RetireRequest_REASON_SHUTDOWN {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.retired = true
+	var ended []*task
 	for _, t := range e.order {
 		if t.told && t.lost == "" {
-			e.work.Go(func() { e.linger(t) })
+			ended = append(ended, t)
 		}
 	}
+	e.work.Go(func() {
+		for _, t := range ended {
+			e.letGo(t)
+		}
+	})
 }
 
-// resume takes up again what retire let go: the successor did not come up.
-func (e *engine) resume(context.Context) error {
+// resume takes up again what retire let go: the successor did not come up, or not for long.
+func (e *engine) resume(ctx context.Context) error {
 	e.mu.Lock()
 	e.retired = false
+	tasks := slices.Clone(e.order)
 	e.mu.Unlock()
+	for _, t := range tasks {
+		if err := e.takeBack(ctx, t); err != nil {
+			return err
+		}
+	}
 	e.checkpoint.freeze(false)
 	e.saveCheckpoint()
 	return nil

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 )
 
@@ -142,7 +143,10 @@ func (s *server) Read(ctx context.Context, req *bashv1.ReadRequest) (*bashv1.Rea
 	if err != nil {
 		return nil, err
 	}
-	answer := t.read()
+	answer, here := t.read()
+	if !here {
+		return s.bash().Read(sdk.WithClaim(ctx, req.GetTaskId()), req)
+	}
 	if t.isRead() {
 		s.checkpoint.drop(t.id)
 	}

@@ -33,9 +33,16 @@ func removeTree(dir string) error {
 	return os.RemoveAll(dir)
 }
 
+func (s *spills) makeDir() error {
+	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
 // create makes a file of its own for one stream of a command.
 func (s *spills) create(name string) (*os.File, error) {
-	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.makeDir(); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(filepath.Join(s.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -76,7 +76,32 @@ func (s *stream) spillPath() string {
 func (s *stream) removeSpill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spill.remove()
+	if s.spill != nil {
+		s.spill.remove()
+	}
+}
+
+// leftOver is a finished stream of which nobody has read the data; when some was dropped before it, that is in the spill.
+func leftOver(data []byte, dropped bool, s *spill) *stream {
+	left := &stream{limit: len(data), written: int64(len(data)), tail: ring{buf: data}, spill: s, finished: true}
+	if dropped {
+		left.written++
+	}
+	return left
+}
+
+// unread is what next would return of a finished stream, and where all of it is.
+func (s *stream) unread() (data []byte, dropped bool, spillPath string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unread := s.written - s.read
+	if unread > 0 {
+		data = s.tail.last(int(min(unread, int64(s.limit))))
+	}
+	if s.spill != nil {
+		spillPath, _ = s.spill.where()
+	}
+	return data, unread > int64(s.limit), spillPath
 }
 
 // next returns what came since the last call; dropped tells that some of it is not in memory any more. Unless the stream is

@@ -17,12 +17,8 @@ import (
 	"github.com/dsh-go/dsh/sdk/events"
 )
 
-const (
-	// noticeLimit is how long the executor tries to tell that a task has ended.
-	noticeLimit = 30 * time.Second
-	// retiredLinger is how long a retired instance keeps a finished task that nobody reads.
-	retiredLinger = time.Minute
-)
+// noticeLimit is how long the executor tries to tell that a task has ended.
+const noticeLimit = 30 * time.Second
 
 // task is a background command and its owner. It is kept after its end.
 type task struct {
@@ -31,21 +27,41 @@ type task struct {
 	text    string // of the command
 	dir     string
 	started time.Time
-	command *command // nil: it could not be started
-	failure *stream  // then it says why
+	command *command // nil: it could not be started, or is a record that another instance left
+	record  *record  // then this is what is left of it
 	lost    string   // it was another instance's, which died: what there is to say about it
 
 	killed atomic.Bool // a kill was asked for
 	told   bool        // its end has been published, or will never be; guarded by the engine's mu
 
+	moving sync.Mutex // held while it is read, and while it is given to another instance
+	moved  bool       // it was; guarded by moving
+
 	allRead  chan struct{} // closed when it was read after its end
 	readOnce sync.Once
+}
+
+// record is what there is of a task without a command.
+type record struct {
+	status         *bashv1.TaskStatus
+	pid            int64
+	ended          time.Time
+	stdout, stderr *stream
+	adopted        bool // it is another instance's task
+}
+
+// streams are the task's outputs.
+func (t *task) streams() (stdout, stderr *stream) {
+	if t.command == nil {
+		return t.record.stdout, t.record.stderr
+	}
+	return &t.command.stdout.stream, &t.command.stderr.stream
 }
 
 // status is the task's state and, once it has ended, how.
 func (t *task) status() *bashv1.TaskStatus {
 	if t.command == nil {
-		return &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED}
+		return t.record.status
 	}
 	select {
 	case <-t.command.done:
@@ -77,24 +93,28 @@ func (t *task) ended() bool {
 	}
 }
 
-// read returns what came since the last read.
-func (t *task) read() *bashv1.ReadResponse {
+// read returns what came since the last read. It is false when another instance has the task.
+func (t *task) read() (*bashv1.ReadResponse, bool) {
+	t.moving.Lock()
+	defer t.moving.Unlock()
+	if t.moved {
+		return nil, false
+	}
 	ended := t.ended() // before the output: what is reported as ended is complete
 	r := &bashv1.ReadResponse{Status: t.status()}
-	if t.command == nil {
-		r.Stderr, _ = t.failure.next()
-	} else {
-		var dropped bool
-		r.Stdout, dropped = t.command.stdout.next()
-		t.noteDrop(r, &t.command.stdout.stream, dropped)
-		r.Stderr, dropped = t.command.stderr.next()
-		t.noteDrop(r, &t.command.stderr.stream, dropped)
-	}
+	stdout, stderr := t.streams()
+	var dropped bool
+	r.Stdout, dropped = stdout.next()
+	t.noteDrop(r, stdout, dropped)
+	r.Stderr, dropped = stderr.next()
+	t.noteDrop(r, stderr, dropped)
 	if ended {
-		t.readOnce.Do(func() { close(t.allRead) })
+		t.wasRead()
 	}
-	return r
+	return r, true
 }
+
+func (t *task) wasRead() { t.readOnce.Do(func() { close(t.allRead) }) }
 
 // isRead tells whether the task was read after its end.
 func (t *task) isRead() bool {
@@ -119,7 +139,7 @@ func (t *task) describe() *bashv1.Task {
 		Id: t.id, SessionId: t.session, Command: t.text, Cwd: t.dir, Status: t.status(), Started: timestamppb.New(t.started),
 	}
 	if t.command == nil {
-		d.Ended = d.GetStarted()
+		d.Pid, d.Ended = t.record.pid, timestamppb.New(t.record.ended)
 		return d
 	}
 	d.Pid = int64(t.command.pid)
@@ -160,9 +180,10 @@ func (e *engine) startTask(ctx context.Context, command *bashv1.Command) (string
 	}
 	if err != nil {
 		text := []byte(status.Convert(err).Message() + "\n")
-		t.failure = &stream{limit: len(text)}
-		t.failure.write(text)
-		t.failure.finish()
+		t.record = &record{
+			status: &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_KILLED}, ended: t.started,
+			stdout: leftOver(nil, false, nil), stderr: leftOver(text, false, nil),
+		}
 	}
 	e.mu.Lock()
 	e.tasks[t.id] = t
@@ -222,7 +243,7 @@ func (e *engine) follow(t *task) {
 	retired := e.conclude(t)
 	e.saveCheckpoint()
 	if retired {
-		e.linger(t)
+		e.letGo(t)
 	}
 }
 
@@ -240,9 +261,10 @@ func (e *engine) conclude(t *task) (retired bool) {
 	for _, old := range forgotten {
 		e.checkpoint.drop(old.id)
 		e.release(old)
-		if old.command != nil {
-			old.command.stdout.removeSpill()
-			old.command.stderr.removeSpill()
+		if old.lost == "" {
+			stdout, stderr := old.streams()
+			stdout.removeSpill()
+			stderr.removeSpill()
 		}
 	}
 	return retired
@@ -263,25 +285,6 @@ func (e *engine) forgetTasks() (forgotten []*task) {
 		return true
 	})
 	return forgotten
-}
-
-// linger releases a finished task of a retired instance when it has been read, or when nobody has for a while: the instance stays no
-// longer than its tasks are of use.
-func (e *engine) linger(t *task) {
-	limit := time.NewTimer(retiredLinger)
-	defer limit.Stop()
-	select {
-	case <-t.allRead:
-	case <-limit.C:
-	case <-e.Done().Done():
-		return
-	}
-	e.mu.Lock()
-	retired := e.retired
-	e.mu.Unlock()
-	if retired {
-		e.release(t)
-	}
 }
 
 // publish tells everybody that a task has ended, unless that is so because the instance is being deactivated.

@@ -181,6 +181,17 @@ func (h *Host) Claim(_ context.Context, req *pluginv1.ClaimRequest) (*pluginv1.C
 	return &pluginv1.ClaimResponse{Key: key}, nil
 }
 
+// TakeOver makes a claim the instance's.
+func (h *Host) TakeOver(_ context.Context, req *pluginv1.TakeOverRequest) (*pluginv1.TakeOverResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.claims == nil {
+		h.allotted, h.claims = map[string]int{}, map[string]bool{}
+	}
+	h.claims[req.GetKey()] = true
+	return &pluginv1.TakeOverResponse{}, nil
+}
+
 // Allotted tells whether Claim has allotted the key.
 func (h *Host) Allotted(_ context.Context, req *pluginv1.AllottedRequest) (*pluginv1.AllottedResponse, error) {
 	prefix, number, _ := strings.Cut(req.GetKey(), "-")

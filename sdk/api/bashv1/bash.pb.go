@@ -1207,6 +1207,121 @@ func (x *Task) GetEnded() *timestamppb.Timestamp {
 	return nil
 }
 
+type AdoptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It has ended, and its end has been published.
+	Task   *Task                `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Stdout *AdoptRequest_Output `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr *AdoptRequest_Output `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	// It was read after its end.
+	Read bool `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`
+	// Who gives it away: an executor tells by it that it would give a task to itself.
+	From          string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptRequest) Reset() {
+	*x = AdoptRequest{}
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptRequest) ProtoMessage() {}
+
+func (x *AdoptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptRequest.ProtoReflect.Descriptor instead.
+func (*AdoptRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_bash_v1_bash_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AdoptRequest) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *AdoptRequest) GetStdout() *AdoptRequest_Output {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *AdoptRequest) GetStderr() *AdoptRequest_Output {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+func (x *AdoptRequest) GetRead() bool {
+	if x != nil {
+		return x.Read
+	}
+	return false
+}
+
+func (x *AdoptRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+type AdoptResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptResponse) Reset() {
+	*x = AdoptResponse{}
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptResponse) ProtoMessage() {}
+
+func (x *AdoptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptResponse.ProtoReflect.Descriptor instead.
+func (*AdoptResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_bash_v1_bash_proto_rawDescGZIP(), []int{19}
+}
+
 // TaskFinished is the payload of the event "bash.task.finished", published by the executor with the key "<task id>:finished".
 type TaskFinished struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1222,7 +1337,7 @@ type TaskFinished struct {
 
 func (x *TaskFinished) Reset() {
 	*x = TaskFinished{}
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[18]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1349,7 @@ func (x *TaskFinished) String() string {
 func (*TaskFinished) ProtoMessage() {}
 
 func (x *TaskFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[18]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1362,7 @@ func (x *TaskFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFinished.ProtoReflect.Descriptor instead.
 func (*TaskFinished) Descriptor() ([]byte, []int) {
-	return file_dsh_bash_v1_bash_proto_rawDescGZIP(), []int{18}
+	return file_dsh_bash_v1_bash_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskFinished) GetTaskId() string {
@@ -1289,7 +1404,7 @@ type RunRequest_Run struct {
 
 func (x *RunRequest_Run) Reset() {
 	*x = RunRequest_Run{}
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[19]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1416,7 @@ func (x *RunRequest_Run) String() string {
 func (*RunRequest_Run) ProtoMessage() {}
 
 func (x *RunRequest_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[19]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1454,7 @@ type RunRequest_Cancel struct {
 
 func (x *RunRequest_Cancel) Reset() {
 	*x = RunRequest_Cancel{}
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[20]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1466,7 @@ func (x *RunRequest_Cancel) String() string {
 func (*RunRequest_Cancel) ProtoMessage() {}
 
 func (x *RunRequest_Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[20]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1492,7 @@ type RunResponse_Output struct {
 
 func (x *RunResponse_Output) Reset() {
 	*x = RunResponse_Output{}
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[21]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1504,7 @@ func (x *RunResponse_Output) String() string {
 func (*RunResponse_Output) ProtoMessage() {}
 
 func (x *RunResponse_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_bash_v1_bash_proto_msgTypes[21]
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,6 +1525,70 @@ func (x *RunResponse_Output) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+// Output is what nobody has read of a stream.
+type AdoptRequest_Output struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Some output was dropped from memory before it was read: data is what was retained.
+	Dropped bool `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// Where the whole stream was spilled to. Empty: nowhere. The adopter makes a link to it; the file's present name is gone when its
+	// maker is.
+	SpillPath     string `protobuf:"bytes,3,opt,name=spill_path,json=spillPath,proto3" json:"spill_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptRequest_Output) Reset() {
+	*x = AdoptRequest_Output{}
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptRequest_Output) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptRequest_Output) ProtoMessage() {}
+
+func (x *AdoptRequest_Output) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_bash_v1_bash_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptRequest_Output.ProtoReflect.Descriptor instead.
+func (*AdoptRequest_Output) Descriptor() ([]byte, []int) {
+	return file_dsh_bash_v1_bash_proto_rawDescGZIP(), []int{18, 0}
+}
+
+func (x *AdoptRequest_Output) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *AdoptRequest_Output) GetDropped() bool {
+	if x != nil {
+		return x.Dropped
+	}
+	return false
+}
+
+func (x *AdoptRequest_Output) GetSpillPath() string {
+	if x != nil {
+		return x.SpillPath
+	}
+	return ""
 }
 
 var File_dsh_bash_v1_bash_proto protoreflect.FileDescriptor
@@ -1508,20 +1687,33 @@ const file_dsh_bash_v1_bash_proto_rawDesc = "" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12/\n" +
 	"\x06status\x18\x06 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status\x124\n" +
 	"\astarted\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\x8b\x01\n" +
+	"\x05ended\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\xa8\x02\n" +
+	"\fAdoptRequest\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.dsh.bash.v1.TaskR\x04task\x128\n" +
+	"\x06stdout\x18\x02 \x01(\v2 .dsh.bash.v1.AdoptRequest.OutputR\x06stdout\x128\n" +
+	"\x06stderr\x18\x03 \x01(\v2 .dsh.bash.v1.AdoptRequest.OutputR\x06stderr\x12\x12\n" +
+	"\x04read\x18\x04 \x01(\bR\x04read\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\tR\x04from\x1aU\n" +
+	"\x06Output\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\bR\adropped\x12\x1d\n" +
+	"\n" +
+	"spill_path\x18\x03 \x01(\tR\tspillPath\"\x0f\n" +
+	"\rAdoptResponse\"\x8b\x01\n" +
 	"\fTaskFinished\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12/\n" +
 	"\x06status\x18\x03 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status\x12\x12\n" +
-	"\x04lost\x18\x04 \x01(\tR\x04lost2\x84\x03\n" +
+	"\x04lost\x18\x04 \x01(\tR\x04lost2\xc4\x03\n" +
 	"\x04Bash\x12G\n" +
 	"\bDefaults\x12\x1c.dsh.bash.v1.DefaultsRequest\x1a\x1d.dsh.bash.v1.DefaultsResponse\x12<\n" +
 	"\x03Run\x12\x17.dsh.bash.v1.RunRequest\x1a\x18.dsh.bash.v1.RunResponse(\x010\x01\x12>\n" +
 	"\x05Start\x12\x19.dsh.bash.v1.StartRequest\x1a\x1a.dsh.bash.v1.StartResponse\x12;\n" +
 	"\x04Read\x12\x18.dsh.bash.v1.ReadRequest\x1a\x19.dsh.bash.v1.ReadResponse\x12;\n" +
 	"\x04Kill\x12\x18.dsh.bash.v1.KillRequest\x1a\x19.dsh.bash.v1.KillResponse\x12;\n" +
-	"\x04List\x12\x18.dsh.bash.v1.ListRequest\x1a\x19.dsh.bash.v1.ListResponseB&Z$github.com/dsh-go/dsh/sdk/api/bashv1b\x06proto3"
+	"\x04List\x12\x18.dsh.bash.v1.ListRequest\x1a\x19.dsh.bash.v1.ListResponse\x12>\n" +
+	"\x05Adopt\x12\x19.dsh.bash.v1.AdoptRequest\x1a\x1a.dsh.bash.v1.AdoptResponseB&Z$github.com/dsh-go/dsh/sdk/api/bashv1b\x06proto3"
 
 var (
 	file_dsh_bash_v1_bash_proto_rawDescOnce sync.Once
@@ -1536,7 +1728,7 @@ func file_dsh_bash_v1_bash_proto_rawDescGZIP() []byte {
 }
 
 var file_dsh_bash_v1_bash_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dsh_bash_v1_bash_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_dsh_bash_v1_bash_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_dsh_bash_v1_bash_proto_goTypes = []any{
 	(TaskStatus_State)(0),         // 0: dsh.bash.v1.TaskStatus.State
 	(*DefaultsRequest)(nil),       // 1: dsh.bash.v1.DefaultsRequest
@@ -1557,16 +1749,19 @@ var file_dsh_bash_v1_bash_proto_goTypes = []any{
 	(*ListRequest)(nil),           // 16: dsh.bash.v1.ListRequest
 	(*ListResponse)(nil),          // 17: dsh.bash.v1.ListResponse
 	(*Task)(nil),                  // 18: dsh.bash.v1.Task
-	(*TaskFinished)(nil),          // 19: dsh.bash.v1.TaskFinished
-	(*RunRequest_Run)(nil),        // 20: dsh.bash.v1.RunRequest.Run
-	(*RunRequest_Cancel)(nil),     // 21: dsh.bash.v1.RunRequest.Cancel
-	(*RunResponse_Output)(nil),    // 22: dsh.bash.v1.RunResponse.Output
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*AdoptRequest)(nil),          // 19: dsh.bash.v1.AdoptRequest
+	(*AdoptResponse)(nil),         // 20: dsh.bash.v1.AdoptResponse
+	(*TaskFinished)(nil),          // 21: dsh.bash.v1.TaskFinished
+	(*RunRequest_Run)(nil),        // 22: dsh.bash.v1.RunRequest.Run
+	(*RunRequest_Cancel)(nil),     // 23: dsh.bash.v1.RunRequest.Cancel
+	(*RunResponse_Output)(nil),    // 24: dsh.bash.v1.RunResponse.Output
+	(*AdoptRequest_Output)(nil),   // 25: dsh.bash.v1.AdoptRequest.Output
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
 }
 var file_dsh_bash_v1_bash_proto_depIdxs = []int32{
-	20, // 0: dsh.bash.v1.RunRequest.run:type_name -> dsh.bash.v1.RunRequest.Run
-	21, // 1: dsh.bash.v1.RunRequest.cancel:type_name -> dsh.bash.v1.RunRequest.Cancel
-	22, // 2: dsh.bash.v1.RunResponse.output:type_name -> dsh.bash.v1.RunResponse.Output
+	22, // 0: dsh.bash.v1.RunRequest.run:type_name -> dsh.bash.v1.RunRequest.Run
+	23, // 1: dsh.bash.v1.RunRequest.cancel:type_name -> dsh.bash.v1.RunRequest.Cancel
+	24, // 2: dsh.bash.v1.RunResponse.output:type_name -> dsh.bash.v1.RunResponse.Output
 	6,  // 3: dsh.bash.v1.RunResponse.result:type_name -> dsh.bash.v1.Result
 	7,  // 4: dsh.bash.v1.Result.stdout:type_name -> dsh.bash.v1.Stream
 	7,  // 5: dsh.bash.v1.Result.stderr:type_name -> dsh.bash.v1.Stream
@@ -1577,27 +1772,32 @@ var file_dsh_bash_v1_bash_proto_depIdxs = []int32{
 	8,  // 10: dsh.bash.v1.TaskStatus.exit:type_name -> dsh.bash.v1.Exit
 	18, // 11: dsh.bash.v1.ListResponse.tasks:type_name -> dsh.bash.v1.Task
 	13, // 12: dsh.bash.v1.Task.status:type_name -> dsh.bash.v1.TaskStatus
-	23, // 13: dsh.bash.v1.Task.started:type_name -> google.protobuf.Timestamp
-	23, // 14: dsh.bash.v1.Task.ended:type_name -> google.protobuf.Timestamp
-	13, // 15: dsh.bash.v1.TaskFinished.status:type_name -> dsh.bash.v1.TaskStatus
-	3,  // 16: dsh.bash.v1.RunRequest.Run.command:type_name -> dsh.bash.v1.Command
-	1,  // 17: dsh.bash.v1.Bash.Defaults:input_type -> dsh.bash.v1.DefaultsRequest
-	4,  // 18: dsh.bash.v1.Bash.Run:input_type -> dsh.bash.v1.RunRequest
-	9,  // 19: dsh.bash.v1.Bash.Start:input_type -> dsh.bash.v1.StartRequest
-	11, // 20: dsh.bash.v1.Bash.Read:input_type -> dsh.bash.v1.ReadRequest
-	14, // 21: dsh.bash.v1.Bash.Kill:input_type -> dsh.bash.v1.KillRequest
-	16, // 22: dsh.bash.v1.Bash.List:input_type -> dsh.bash.v1.ListRequest
-	2,  // 23: dsh.bash.v1.Bash.Defaults:output_type -> dsh.bash.v1.DefaultsResponse
-	5,  // 24: dsh.bash.v1.Bash.Run:output_type -> dsh.bash.v1.RunResponse
-	10, // 25: dsh.bash.v1.Bash.Start:output_type -> dsh.bash.v1.StartResponse
-	12, // 26: dsh.bash.v1.Bash.Read:output_type -> dsh.bash.v1.ReadResponse
-	15, // 27: dsh.bash.v1.Bash.Kill:output_type -> dsh.bash.v1.KillResponse
-	17, // 28: dsh.bash.v1.Bash.List:output_type -> dsh.bash.v1.ListResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	26, // 13: dsh.bash.v1.Task.started:type_name -> google.protobuf.Timestamp
+	26, // 14: dsh.bash.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	18, // 15: dsh.bash.v1.AdoptRequest.task:type_name -> dsh.bash.v1.Task
+	25, // 16: dsh.bash.v1.AdoptRequest.stdout:type_name -> dsh.bash.v1.AdoptRequest.Output
+	25, // 17: dsh.bash.v1.AdoptRequest.stderr:type_name -> dsh.bash.v1.AdoptRequest.Output
+	13, // 18: dsh.bash.v1.TaskFinished.status:type_name -> dsh.bash.v1.TaskStatus
+	3,  // 19: dsh.bash.v1.RunRequest.Run.command:type_name -> dsh.bash.v1.Command
+	1,  // 20: dsh.bash.v1.Bash.Defaults:input_type -> dsh.bash.v1.DefaultsRequest
+	4,  // 21: dsh.bash.v1.Bash.Run:input_type -> dsh.bash.v1.RunRequest
+	9,  // 22: dsh.bash.v1.Bash.Start:input_type -> dsh.bash.v1.StartRequest
+	11, // 23: dsh.bash.v1.Bash.Read:input_type -> dsh.bash.v1.ReadRequest
+	14, // 24: dsh.bash.v1.Bash.Kill:input_type -> dsh.bash.v1.KillRequest
+	16, // 25: dsh.bash.v1.Bash.List:input_type -> dsh.bash.v1.ListRequest
+	19, // 26: dsh.bash.v1.Bash.Adopt:input_type -> dsh.bash.v1.AdoptRequest
+	2,  // 27: dsh.bash.v1.Bash.Defaults:output_type -> dsh.bash.v1.DefaultsResponse
+	5,  // 28: dsh.bash.v1.Bash.Run:output_type -> dsh.bash.v1.RunResponse
+	10, // 29: dsh.bash.v1.Bash.Start:output_type -> dsh.bash.v1.StartResponse
+	12, // 30: dsh.bash.v1.Bash.Read:output_type -> dsh.bash.v1.ReadResponse
+	15, // 31: dsh.bash.v1.Bash.Kill:output_type -> dsh.bash.v1.KillResponse
+	17, // 32: dsh.bash.v1.Bash.List:output_type -> dsh.bash.v1.ListResponse
+	20, // 33: dsh.bash.v1.Bash.Adopt:output_type -> dsh.bash.v1.AdoptResponse
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_dsh_bash_v1_bash_proto_init() }
@@ -1619,7 +1819,7 @@ func file_dsh_bash_v1_bash_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_bash_v1_bash_proto_rawDesc), len(file_dsh_bash_v1_bash_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	Bash_Read_FullMethodName     = "/dsh.bash.v1.Bash/Read"
 	Bash_Kill_FullMethodName     = "/dsh.bash.v1.Bash/Kill"
 	Bash_List_FullMethodName     = "/dsh.bash.v1.Bash/List"
+	Bash_Adopt_FullMethodName    = "/dsh.bash.v1.Bash/Adopt"
 )
 
 // BashClient is the client API for Bash service.
@@ -49,6 +50,9 @@ type BashClient interface {
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
 	// List returns the tasks of this instance, oldest first.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
+	// Adopt takes a task that has ended, and its claim, from an executor that has been replaced: that one stays only for what still runs.
+	// An executor that does not implement it makes its predecessors stay until their tasks have been read.
+	Adopt(ctx context.Context, in *AdoptRequest, opts ...grpc.CallOption) (*AdoptResponse, error)
 }
 
 type bashClient struct {
@@ -122,6 +126,16 @@ func (c *bashClient) List(ctx context.Context, in *ListRequest, opts ...grpc.Cal
 	return out, nil
 }
 
+func (c *bashClient) Adopt(ctx context.Context, in *AdoptRequest, opts ...grpc.CallOption) (*AdoptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AdoptResponse)
+	err := c.cc.Invoke(ctx, Bash_Adopt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BashServer is the server API for Bash service.
 // All implementations must embed UnimplementedBashServer
 // for forward compatibility.
@@ -142,6 +156,9 @@ type BashServer interface {
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
 	// List returns the tasks of this instance, oldest first.
 	List(context.Context, *ListRequest) (*ListResponse, error)
+	// Adopt takes a task that has ended, and its claim, from an executor that has been replaced: that one stays only for what still runs.
+	// An executor that does not implement it makes its predecessors stay until their tasks have been read.
+	Adopt(context.Context, *AdoptRequest) (*AdoptResponse, error)
 	mustEmbedUnimplementedBashServer()
 }
 
@@ -169,6 +186,9 @@ func (UnimplementedBashServer) Kill(context.Context, *KillRequest) (*KillRespons
 }
 func (UnimplementedBashServer) List(context.Context, *ListRequest) (*ListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedBashServer) Adopt(context.Context, *AdoptRequest) (*AdoptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Adopt not implemented")
 }
 func (UnimplementedBashServer) mustEmbedUnimplementedBashServer() {}
 func (UnimplementedBashServer) testEmbeddedByValue()              {}
@@ -288,6 +308,24 @@ func _Bash_List_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Bash_Adopt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AdoptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BashServer).Adopt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Bash_Adopt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BashServer).Adopt(ctx, req.(*AdoptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Bash_ServiceDesc is the grpc.ServiceDesc for Bash service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -314,6 +352,10 @@ var Bash_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "List",
 			Handler:    _Bash_List_Handler,
+		},
+		{
+			MethodName: "Adopt",
+			Handler:    _Bash_Adopt_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

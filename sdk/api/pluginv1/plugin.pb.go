@@ -841,6 +841,95 @@ func (x *ClaimResponse) GetKey() string {
 	return ""
 }
 
+type TakeOverRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The seam whose calls carry the key. The caller must provide it.
+	Seam          string `protobuf:"bytes,1,opt,name=seam,proto3" json:"seam,omitempty"`
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeOverRequest) Reset() {
+	*x = TakeOverRequest{}
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeOverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeOverRequest) ProtoMessage() {}
+
+func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
+func (*TakeOverRequest) Descriptor() ([]byte, []int) {
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TakeOverRequest) GetSeam() string {
+	if x != nil {
+		return x.Seam
+	}
+	return ""
+}
+
+func (x *TakeOverRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type TakeOverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeOverResponse) Reset() {
+	*x = TakeOverResponse{}
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeOverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeOverResponse) ProtoMessage() {}
+
+func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
+func (*TakeOverResponse) Descriptor() ([]byte, []int) {
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seam          string                 `protobuf:"bytes,1,opt,name=seam,proto3" json:"seam,omitempty"`
@@ -851,7 +940,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +952,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +965,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReleaseRequest) GetSeam() string {
@@ -901,7 +990,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1002,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1015,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
 }
 
 type AllottedRequest struct {
@@ -938,7 +1027,7 @@ type AllottedRequest struct {
 
 func (x *AllottedRequest) Reset() {
 	*x = AllottedRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1039,7 @@ func (x *AllottedRequest) String() string {
 func (*AllottedRequest) ProtoMessage() {}
 
 func (x *AllottedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1052,7 @@ func (x *AllottedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllottedRequest.ProtoReflect.Descriptor instead.
 func (*AllottedRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AllottedRequest) GetKey() string {
@@ -982,7 +1071,7 @@ type AllottedResponse struct {
 
 func (x *AllottedResponse) Reset() {
 	*x = AllottedResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1083,7 @@ func (x *AllottedResponse) String() string {
 func (*AllottedResponse) ProtoMessage() {}
 
 func (x *AllottedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1096,7 @@ func (x *AllottedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllottedResponse.ProtoReflect.Descriptor instead.
 func (*AllottedResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AllottedResponse) GetAllotted() bool {
@@ -1027,7 +1116,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1128,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1141,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CheckpointRequest) GetState() []byte {
@@ -1070,7 +1159,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[20]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1171,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[20]
+	mi := &file_dsh_plugin_v1_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1184,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
+	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 var File_dsh_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -1155,7 +1244,11 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x04seam\x18\x01 \x01(\tR\x04seam\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"!\n" +
 	"\rClaimResponse\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\"6\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"7\n" +
+	"\x0fTakeOverRequest\x12\x12\n" +
+	"\x04seam\x18\x01 \x01(\tR\x04seam\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\x12\n" +
+	"\x10TakeOverResponse\"6\n" +
 	"\x0eReleaseRequest\x12\x12\n" +
 	"\x04seam\x18\x01 \x01(\tR\x04seam\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\x11\n" +
@@ -1173,9 +1266,10 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06Retire\x12\x1c.dsh.plugin.v1.RetireRequest\x1a\x1d.dsh.plugin.v1.RetireResponse\x12E\n" +
 	"\x06Resume\x12\x1c.dsh.plugin.v1.ResumeRequest\x1a\x1d.dsh.plugin.v1.ResumeResponse\x12Q\n" +
 	"\n" +
-	"Deactivate\x12 .dsh.plugin.v1.DeactivateRequest\x1a!.dsh.plugin.v1.DeactivateResponse2\xb4\x02\n" +
+	"Deactivate\x12 .dsh.plugin.v1.DeactivateRequest\x1a!.dsh.plugin.v1.DeactivateResponse2\x81\x03\n" +
 	"\x04Host\x12B\n" +
-	"\x05Claim\x12\x1b.dsh.plugin.v1.ClaimRequest\x1a\x1c.dsh.plugin.v1.ClaimResponse\x12H\n" +
+	"\x05Claim\x12\x1b.dsh.plugin.v1.ClaimRequest\x1a\x1c.dsh.plugin.v1.ClaimResponse\x12K\n" +
+	"\bTakeOver\x12\x1e.dsh.plugin.v1.TakeOverRequest\x1a\x1f.dsh.plugin.v1.TakeOverResponse\x12H\n" +
 	"\aRelease\x12\x1d.dsh.plugin.v1.ReleaseRequest\x1a\x1e.dsh.plugin.v1.ReleaseResponse\x12K\n" +
 	"\bAllotted\x12\x1e.dsh.plugin.v1.AllottedRequest\x1a\x1f.dsh.plugin.v1.AllottedResponse\x12Q\n" +
 	"\n" +
@@ -1194,7 +1288,7 @@ func file_dsh_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_dsh_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dsh_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_dsh_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_dsh_plugin_v1_plugin_proto_goTypes = []any{
 	(RetireRequest_Reason)(0),  // 0: dsh.plugin.v1.RetireRequest.Reason
 	(*DescribeRequest)(nil),    // 1: dsh.plugin.v1.DescribeRequest
@@ -1212,12 +1306,14 @@ var file_dsh_plugin_v1_plugin_proto_goTypes = []any{
 	(*DeactivateResponse)(nil), // 13: dsh.plugin.v1.DeactivateResponse
 	(*ClaimRequest)(nil),       // 14: dsh.plugin.v1.ClaimRequest
 	(*ClaimResponse)(nil),      // 15: dsh.plugin.v1.ClaimResponse
-	(*ReleaseRequest)(nil),     // 16: dsh.plugin.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),    // 17: dsh.plugin.v1.ReleaseResponse
-	(*AllottedRequest)(nil),    // 18: dsh.plugin.v1.AllottedRequest
-	(*AllottedResponse)(nil),   // 19: dsh.plugin.v1.AllottedResponse
-	(*CheckpointRequest)(nil),  // 20: dsh.plugin.v1.CheckpointRequest
-	(*CheckpointResponse)(nil), // 21: dsh.plugin.v1.CheckpointResponse
+	(*TakeOverRequest)(nil),    // 16: dsh.plugin.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),   // 17: dsh.plugin.v1.TakeOverResponse
+	(*ReleaseRequest)(nil),     // 18: dsh.plugin.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),    // 19: dsh.plugin.v1.ReleaseResponse
+	(*AllottedRequest)(nil),    // 20: dsh.plugin.v1.AllottedRequest
+	(*AllottedResponse)(nil),   // 21: dsh.plugin.v1.AllottedResponse
+	(*CheckpointRequest)(nil),  // 22: dsh.plugin.v1.CheckpointRequest
+	(*CheckpointResponse)(nil), // 23: dsh.plugin.v1.CheckpointResponse
 }
 var file_dsh_plugin_v1_plugin_proto_depIdxs = []int32{
 	3,  // 0: dsh.plugin.v1.DescribeResponse.manifest:type_name -> dsh.plugin.v1.Manifest
@@ -1230,20 +1326,22 @@ var file_dsh_plugin_v1_plugin_proto_depIdxs = []int32{
 	10, // 7: dsh.plugin.v1.Plugin.Resume:input_type -> dsh.plugin.v1.ResumeRequest
 	12, // 8: dsh.plugin.v1.Plugin.Deactivate:input_type -> dsh.plugin.v1.DeactivateRequest
 	14, // 9: dsh.plugin.v1.Host.Claim:input_type -> dsh.plugin.v1.ClaimRequest
-	16, // 10: dsh.plugin.v1.Host.Release:input_type -> dsh.plugin.v1.ReleaseRequest
-	18, // 11: dsh.plugin.v1.Host.Allotted:input_type -> dsh.plugin.v1.AllottedRequest
-	20, // 12: dsh.plugin.v1.Host.Checkpoint:input_type -> dsh.plugin.v1.CheckpointRequest
-	2,  // 13: dsh.plugin.v1.Plugin.Describe:output_type -> dsh.plugin.v1.DescribeResponse
-	7,  // 14: dsh.plugin.v1.Plugin.Activate:output_type -> dsh.plugin.v1.ActivateResponse
-	9,  // 15: dsh.plugin.v1.Plugin.Retire:output_type -> dsh.plugin.v1.RetireResponse
-	11, // 16: dsh.plugin.v1.Plugin.Resume:output_type -> dsh.plugin.v1.ResumeResponse
-	13, // 17: dsh.plugin.v1.Plugin.Deactivate:output_type -> dsh.plugin.v1.DeactivateResponse
-	15, // 18: dsh.plugin.v1.Host.Claim:output_type -> dsh.plugin.v1.ClaimResponse
-	17, // 19: dsh.plugin.v1.Host.Release:output_type -> dsh.plugin.v1.ReleaseResponse
-	19, // 20: dsh.plugin.v1.Host.Allotted:output_type -> dsh.plugin.v1.AllottedResponse
-	21, // 21: dsh.plugin.v1.Host.Checkpoint:output_type -> dsh.plugin.v1.CheckpointResponse
-	13, // [13:22] is the sub-list for method output_type
-	4,  // [4:13] is the sub-list for method input_type
+	16, // 10: dsh.plugin.v1.Host.TakeOver:input_type -> dsh.plugin.v1.TakeOverRequest
+	18, // 11: dsh.plugin.v1.Host.Release:input_type -> dsh.plugin.v1.ReleaseRequest
+	20, // 12: dsh.plugin.v1.Host.Allotted:input_type -> dsh.plugin.v1.AllottedRequest
+	22, // 13: dsh.plugin.v1.Host.Checkpoint:input_type -> dsh.plugin.v1.CheckpointRequest
+	2,  // 14: dsh.plugin.v1.Plugin.Describe:output_type -> dsh.plugin.v1.DescribeResponse
+	7,  // 15: dsh.plugin.v1.Plugin.Activate:output_type -> dsh.plugin.v1.ActivateResponse
+	9,  // 16: dsh.plugin.v1.Plugin.Retire:output_type -> dsh.plugin.v1.RetireResponse
+	11, // 17: dsh.plugin.v1.Plugin.Resume:output_type -> dsh.plugin.v1.ResumeResponse
+	13, // 18: dsh.plugin.v1.Plugin.Deactivate:output_type -> dsh.plugin.v1.DeactivateResponse
+	15, // 19: dsh.plugin.v1.Host.Claim:output_type -> dsh.plugin.v1.ClaimResponse
+	17, // 20: dsh.plugin.v1.Host.TakeOver:output_type -> dsh.plugin.v1.TakeOverResponse
+	19, // 21: dsh.plugin.v1.Host.Release:output_type -> dsh.plugin.v1.ReleaseResponse
+	21, // 22: dsh.plugin.v1.Host.Allotted:output_type -> dsh.plugin.v1.AllottedResponse
+	23, // 23: dsh.plugin.v1.Host.Checkpoint:output_type -> dsh.plugin.v1.CheckpointResponse
+	14, // [14:24] is the sub-list for method output_type
+	4,  // [4:14] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1260,7 +1358,7 @@ func file_dsh_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_plugin_v1_plugin_proto_rawDesc), len(file_dsh_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

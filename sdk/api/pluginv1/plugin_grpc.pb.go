@@ -300,6 +300,7 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Host_Claim_FullMethodName      = "/dsh.plugin.v1.Host/Claim"
+	Host_TakeOver_FullMethodName   = "/dsh.plugin.v1.Host/TakeOver"
 	Host_Release_FullMethodName    = "/dsh.plugin.v1.Host/Release"
 	Host_Allotted_FullMethodName   = "/dsh.plugin.v1.Host/Allotted"
 	Host_Checkpoint_FullMethodName = "/dsh.plugin.v1.Host/Checkpoint"
@@ -314,6 +315,8 @@ type HostClient interface {
 	// Claim allots the next key of a prefix ("bash" -> "bash-7") and binds it to the calling instance: calls that carry the
 	// key in the metadata "dsh-claim" go to this instance, whatever is active.
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
+	// TakeOver binds an allotted key to the calling instance, whichever instance held it.
+	TakeOver(ctx context.Context, in *TakeOverRequest, opts ...grpc.CallOption) (*TakeOverResponse, error)
 	// Release ends a claim of the calling instance. Releasing a key that is not held is harmless.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Allotted tells whether a key was ever allotted, by this host or by one before it.
@@ -335,6 +338,16 @@ func (c *hostClient) Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.C
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ClaimResponse)
 	err := c.cc.Invoke(ctx, Host_Claim_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) TakeOver(ctx context.Context, in *TakeOverRequest, opts ...grpc.CallOption) (*TakeOverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakeOverResponse)
+	err := c.cc.Invoke(ctx, Host_TakeOver_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -380,6 +393,8 @@ type HostServer interface {
 	// Claim allots the next key of a prefix ("bash" -> "bash-7") and binds it to the calling instance: calls that carry the
 	// key in the metadata "dsh-claim" go to this instance, whatever is active.
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
+	// TakeOver binds an allotted key to the calling instance, whichever instance held it.
+	TakeOver(context.Context, *TakeOverRequest) (*TakeOverResponse, error)
 	// Release ends a claim of the calling instance. Releasing a key that is not held is harmless.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Allotted tells whether a key was ever allotted, by this host or by one before it.
@@ -399,6 +414,9 @@ type UnimplementedHostServer struct{}
 
 func (UnimplementedHostServer) Claim(context.Context, *ClaimRequest) (*ClaimResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Claim not implemented")
+}
+func (UnimplementedHostServer) TakeOver(context.Context, *TakeOverRequest) (*TakeOverResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeOver not implemented")
 }
 func (UnimplementedHostServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
@@ -444,6 +462,24 @@ func _Host_Claim_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(HostServer).Claim(ctx, req.(*ClaimRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_TakeOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).TakeOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_TakeOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).TakeOver(ctx, req.(*TakeOverRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -512,6 +548,10 @@ var Host_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Claim",
 			Handler:    _Host_Claim_Handler,
+		},
+		{
+			MethodName: "TakeOver",
+			Handler:    _Host_TakeOver_Handler,
 		},
 		{
 			MethodName: "Release",

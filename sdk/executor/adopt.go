@@ -1,0 +1,208 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dsh-go/dsh/sdk/api/bashv1"
+	"github.com/dsh-go/dsh/sdk/bash"
+)
+
+// When an executor has been replaced it gives its tasks that have ended to the one that serves now, and keeps those that run. A task
+// that has been given away stays here too, so that it can be taken back when the successor does not last; calls about it are passed on.
+
+const (
+	// handOverLimit is how long a retired executor tries to give a task away: then, or when nobody takes tasks, it keeps the task
+	// until it has been read, or for retiredLinger.
+	handOverLimit = 30 * time.Second
+	retiredLinger = time.Minute
+	// handOverPause is how long it waits after an attempt that failed.
+	handOverPause = 200 * time.Millisecond
+)
+
+// bash is the executor that serves now, or who holds the claim that a call carries.
+func (e *engine) bash() bashv1.BashClient { return bashv1.NewBashClient(e.Conn()) }
+
+// letGo sees to it that a retired instance does not stay for a task that has ended.
+func (e *engine) letGo(t *task) {
+	ctx, cancel := context.WithTimeout(e.Done(), handOverLimit)
+	defer cancel()
+	for e.hasRetired() && ctx.Err() == nil {
+		err := e.handOver(ctx, t)
+		if err == nil {
+			return
+		}
+		if status.Code(err) != codes.Unavailable {
+			e.Log().Debug("a task that has ended stays here", "task", t.id, "error", err)
+			break
+		}
+		pause := time.NewTimer(handOverPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
+	if e.hasRetired() {
+		e.work.Go(func() { e.linger(t) })
+	}
+}
+
+func (e *engine) hasRetired() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.retired
+}
+
+// handOver gives a task that has ended to the executor that serves now. Nobody can read it meanwhile.
+func (e *engine) handOver(ctx context.Context, t *task) error {
+	t.moving.Lock()
+	defer t.moving.Unlock()
+	if t.moved {
+		return nil
+	}
+	stdout, stderr := t.streams()
+	_, err := e.bash().Adopt(ctx, &bashv1.AdoptRequest{
+		Task: t.describe(), Stdout: unreadOutput(stdout), Stderr: unreadOutput(stderr), Read: t.isRead(), From: e.mark,
+	})
+	t.moved = err == nil
+	return err
+}
+
+func unreadOutput(s *stream) *bashv1.AdoptRequest_Output {
+	data, dropped, path := s.unread()
+	return &bashv1.AdoptRequest_Output{Data: data, Dropped: dropped, SpillPath: path}
+}
+
+// takeBack makes a task this instance's again that it had given away.
+func (e *engine) takeBack(ctx context.Context, t *task) error {
+	t.moving.Lock()
+	defer t.moving.Unlock()
+	if !t.moved {
+		return nil
+	}
+	if err := e.TakeOver(ctx, bash.Seam, t.id); err != nil {
+		return fmt.Errorf("take task %s back: %w", t.id, err)
+	}
+	t.moved = false
+	return nil
+}
+
+// linger releases a task that nobody took when it has been read, or when nobody has for a while.
+func (e *engine) linger(t *task) {
+	limit := time.NewTimer(retiredLinger)
+	defer limit.Stop()
+	select {
+	case <-t.allRead:
+	case <-limit.C:
+	case <-e.Done().Done():
+		return
+	}
+	if e.hasRetired() {
+		e.release(t)
+	}
+}
+
+// Adopt takes over a task of an executor that this one has replaced.
+func (s *server) Adopt(ctx context.Context, req *bashv1.AdoptRequest) (*bashv1.AdoptResponse, error) {
+	from := req.GetTask()
+	if state := from.GetStatus().GetState(); from.GetId() == "" || state != bashv1.TaskStatus_STATE_COMPLETED && state != bashv1.TaskStatus_STATE_KILLED {
+		return nil, status.Errorf(codes.InvalidArgument, "task %q has not ended", from.GetId())
+	}
+	if req.GetFrom() == s.mark {
+		return nil, status.Errorf(codes.FailedPrecondition, "task %s is here already", from.GetId())
+	}
+	s.launching.RLock()
+	defer s.launching.RUnlock()
+	if s.closed {
+		return nil, s.stopping()
+	}
+	t := &task{
+		id: from.GetId(), session: from.GetSessionId(), text: from.GetCommand(), dir: from.GetCwd(), started: from.GetStarted().AsTime(),
+		told: true, allRead: make(chan struct{}),
+		record: &record{
+			status: from.GetStatus(), pid: from.GetPid(), ended: from.GetEnded().AsTime(), adopted: true,
+			stdout: s.adoptOutput(req.GetStdout()), stderr: s.adoptOutput(req.GetStderr()),
+		},
+	}
+	if req.GetRead() {
+		t.wasRead()
+	}
+	if again, err := s.enter(t); again || err != nil {
+		return &bashv1.AdoptResponse{}, err
+	}
+	if err := s.TakeOver(ctx, bash.Seam, t.id); err != nil {
+		s.leave(t)
+		return nil, status.Errorf(status.Code(err), "take over task %s: %s", t.id, status.Convert(err).Message())
+	}
+	if !t.isRead() {
+		s.checkpoint.set(t.saved())
+		s.saveCheckpoint()
+	}
+	if s.hasRetired() { // meanwhile
+		s.work.Go(func() { s.letGo(t) })
+	}
+	return &bashv1.AdoptResponse{}, nil
+}
+
+// adoptOutput is the rest of a stream. Without a link to its spill file only what is in memory is left.
+func (e *engine) adoptOutput(o *bashv1.AdoptRequest_Output) *stream {
+	s := &spill{spills: &e.spills}
+	if path := o.GetSpillPath(); path != "" {
+		link, err := e.spills.link(path)
+		if err != nil {
+			e.Log().Warn("the file of a task's output is lost", "file", path, "error", err)
+		}
+		s.path = link
+	}
+	return leftOver(o.GetData(), o.GetDropped(), s)
+}
+
+// link gives a file of another executor a name among these.
+func (s *spills) link(path string) (string, error) {
+	if err := s.makeDir(); err != nil {
+		return "", err
+	}
+	link := filepath.Join(s.dir, filepath.Base(path))
+	if err := os.Link(path, link); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return link, nil
+}
+
+// enter puts an adopted task among the others. It is there already when its last owner did not hear of that; a task of this instance's
+// own is refused.
+func (e *engine) enter(t *task) (again bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if have := e.tasks[t.id]; have != nil {
+		if have.record == nil || !have.record.adopted {
+			return false, status.Errorf(codes.FailedPrecondition, "task %s is this executor's own", t.id)
+		}
+		return true, nil
+	}
+	e.tasks[t.id] = t
+	e.order = append(e.order, t)
+	slices.SortStableFunc(e.order, func(a, b *task) int { return cmp.Compare(a.started.UnixNano(), b.started.UnixNano()) })
+	e.finished++
+	return false, nil
+}
+
+func (e *engine) leave(t *task) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.tasks, t.id)
+	e.order = slices.DeleteFunc(e.order, func(other *task) bool { return other == t })
+	e.finished--
+	t.record.stdout.removeSpill()
+	t.record.stderr.removeSpill()
+}
