@@ -116,6 +116,11 @@ func (i *instance) activate(ctx context.Context, generation int, checkpoint []by
 // provide lets calls of the instance's seams go to it.
 func (i *instance) provide(ctx context.Context) error {
 	i.route()
+	return i.contribute(ctx)
+}
+
+// contribute makes the tools those of the instance, which serves, and lets it rule over calls.
+func (i *instance) contribute(ctx context.Context) error {
 	for _, s := range i.manifest.GetProvides() {
 		switch s.GetService() {
 		case hookService:

@@ -202,8 +202,7 @@ func (h *Host) rollBack(r *row, s *swap, cause error) {
 		switch {
 		case r.instance != s.old || h.stopping: // it died, and has been dealt with
 		case err == nil:
-			h.ownCheckpoint(r.ID, s.old.generation)
-			s.old.route()
+			h.serveAgain(r, s.old)
 		default:
 			h.log.Warn("the old instance cannot be resumed and is started anew", "row", r.ID, "error", err)
 			r.instance = nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/dsh-go/dsh/host"
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
+	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 )
 
 // moodyConfig is read anew by each instance: what the file says decides how it behaves.
@@ -47,6 +49,32 @@ func init() {
 			return nil
 		})
 	}
+}
+
+// init adds a plugin with a tool that has its mood as its name and is the end of the instance.
+func init() {
+	testPlugins["moody-tools"] = func() *sdk.Plugin {
+		m := sdk.Manifest{Name: "moody-tools", Provides: []sdk.Seam{provider}}
+		return sdk.Define(m, moodyConfig{}, func(c *sdk.Context, config moodyConfig) error {
+			mood, _ := os.ReadFile(config.File)
+			c.OnResume(func(context.Context) error { return nil })
+			toolsv1.RegisterToolProviderServer(c, moodyTools{name: string(mood)})
+			return nil
+		})
+	}
+}
+
+type moodyTools struct {
+	toolsv1.UnimplementedToolProviderServer
+	name string
+}
+
+func (m moodyTools) List(context.Context, *toolsv1.ListRequest) (*toolsv1.ListResponse, error) {
+	return &toolsv1.ListResponse{Tools: []*toolsv1.Tool{{Name: m.name}}}, nil
+}
+
+func (m moodyTools) Execute(grpc.BidiStreamingServer[toolsv1.ExecuteRequest, toolsv1.ExecuteResponse]) error {
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
 type moody struct {
@@ -196,6 +224,36 @@ func TestASuccessorThatCrashesAtOnceIsRolledBack(t *testing.T) {
 	waitFor(t, func() bool { s := statusOf(t, h, "shell"); return s.PID == pid && s.Phase == "active" })
 	if got := where(t, t.Context(), bash); got != "1 " {
 		t.Errorf("calls go to %q, want the old instance", got)
+	}
+}
+
+func TestTheToolsAreThoseOfTheInstanceThatServes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mood")
+	setMood := func(mood string) {
+		if err := os.WriteFile(file, []byte(mood), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setMood("first")
+	h, conn, _ := run(t, "plugins:\n  - {id: tools, plugin: moody-tools, config: {file: "+file+"}}\n")
+	tools := func() (names []string) {
+		list, err := toolsv1.NewToolsClient(conn).List(t.Context(), &toolsv1.ListRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range list.GetTools() {
+			names = append(names, tool.GetName())
+		}
+		return names
+	}
+	setMood("second")
+	if _, err := h.Reload("tools"); err != nil || !slices.Equal(tools(), []string{"second"}) {
+		t.Fatalf("the tools are %v, %v", tools(), err)
+	}
+	callTool(t, conn, "second", "{}")
+	waitFor(t, func() bool { return slices.Equal(tools(), []string{"first"}) })
+	if s := statusOf(t, h, "tools"); s.Generation != 1 && s.Phase != "active" {
+		t.Errorf("it is %+v", s)
 	}
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -217,11 +218,25 @@ func (h *Host) fallBack(r *row, cause error) bool {
 			h.start(r)
 		default:
 			r.phase, r.returning = active, false
-			h.ownCheckpoint(r.ID, old.generation)
-			old.route()
+			h.serveAgain(r, old.instance)
 		}
 	})
 	return true
+}
+
+// serveAgain lets an instance serve that was resumed.
+func (h *Host) serveAgain(r *row, i *instance) {
+	h.ownCheckpoint(r.ID, i.generation)
+	i.route()
+	h.do(func() error {
+		ctx, cancel := context.WithTimeout(h.ctx, activateTimeout)
+		defer cancel()
+		return i.contribute(ctx)
+	}, func(err error) {
+		if err != nil && r.instance == i { // its end is reported elsewhere
+			h.log.Warn("the tools of the old instance are not known again", "row", r.ID, "error", err)
+		}
+	})
 }
 
 const (
