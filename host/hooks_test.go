@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 type hookConfig struct {
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
+	Mode   string `json:"mode,omitempty"`
 }
 
 func hookPlugin() *sdk.Plugin {
@@ -27,7 +29,12 @@ func hookPlugin() *sdk.Plugin {
 		if config.Before == "never starts" {
 			return errors.New("it does not start")
 		}
+		var modes []*toolsv1.Mode
+		if config.Mode != "" {
+			modes = append(modes, &toolsv1.Mode{Id: config.Mode})
+		}
 		hook.Serve(c, hook.Hook{
+			Modes: modes,
 			Before: func(_ context.Context, call *toolsv1.Call) (hook.Decision, error) {
 				word, rest, _ := strings.Cut(config.Before, " ")
 				switch word {
@@ -144,5 +151,29 @@ func TestACallThatHangsIsEnded(t *testing.T) {
 	result := callTool(t, conn, "slow", "{}")
 	if got, want := result.GetContent()[0].GetText(), "Error: tool call timed out after 50ms"; got != want || result.GetError().GetCode() != "TOOL_TIMEOUT" {
 		t.Errorf("got %q, %v, want %q", got, result.GetError(), want)
+	}
+}
+
+func TestTheModesAreThoseOfTheFirstHookThatHasAny(t *testing.T) {
+	_, conn, _ := run(t, "plugins:\n  - {id: first, plugin: hook}\n  - {id: second, plugin: hook, config: {mode: strict, before: die}}\n"+
+		"  - {id: third, plugin: hook, config: {mode: lax}}\n  - {id: shell, plugin: bash}\n  - {id: front, plugin: relay}\n")
+	modes := func() (ids []string) {
+		list, err := toolsv1.NewToolsClient(conn).List(t.Context(), &toolsv1.ListRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range list.GetModes() {
+			ids = append(ids, mode.GetId())
+		}
+		return ids
+	}
+	if got := modes(); !slices.Equal(got, []string{"strict"}) {
+		t.Fatalf("got %v", got)
+	}
+	for range 5 { // also while it is down: what a session has chosen stays chosen
+		callTool(t, conn, "whoami", "")
+		if got := modes(); !slices.Equal(got, []string{"strict"}) {
+			t.Fatalf("got %v", got)
+		}
 	}
 }

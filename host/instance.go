@@ -125,6 +125,9 @@ func (i *instance) contribute(ctx context.Context) error {
 		switch s.GetService() {
 		case hookService:
 			i.host.tools.AddHook(i.row.ID, i.host.router.Conn(hookService, i.row.ID))
+			if err := i.host.tools.LearnModes(ctx, i.row.ID); err != nil {
+				return fmt.Errorf("list its modes: %w", err)
+			}
 		case providerService:
 			if err := i.host.tools.Add(ctx, i.row.ID, i.host.router.Conn(providerService, i.row.ID)); err != nil {
 				return fmt.Errorf("list its tools: %w", err)

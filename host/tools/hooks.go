@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,16 +22,56 @@ const hookLimit = 10 * time.Second
 type hook struct {
 	row    string
 	client toolsv1.ToolHookClient
+	modes  []*toolsv1.Mode // of its last instance that served
 }
 
 // AddHook lets a row rule over calls, from when it is known to be a hook. conn fails while the row does not serve.
 func (r *Registry) AddHook(row string, conn grpc.ClientConnInterface) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.hook(row) >= 0 {
+		return
+	}
 	// A new slice: calls in flight hold the old one.
-	r.hooks = slices.DeleteFunc(slices.Clone(r.hooks), func(h hook) bool { return h.row == row })
-	r.hooks = append(r.hooks, hook{row, toolsv1.NewToolHookClient(conn)})
+	r.hooks = append(slices.Clone(r.hooks), hook{row: row, client: toolsv1.NewToolHookClient(conn)})
 	slices.SortStableFunc(r.hooks, func(a, b hook) int { return r.order(a.row) - r.order(b.row) })
+}
+
+// LearnModes asks a hook that serves now for its modes.
+func (r *Registry) LearnModes(ctx context.Context, row string) error {
+	r.mu.RLock()
+	i := r.hook(row)
+	if i < 0 {
+		r.mu.RUnlock()
+		return nil
+	}
+	client := r.hooks[i].client
+	r.mu.RUnlock()
+	answer, err := client.Modes(ctx, &toolsv1.ModesRequest{})
+	if err != nil && status.Code(err) != codes.Unimplemented {
+		return err
+	}
+	defer r.change()()
+	if i := r.hook(row); i >= 0 {
+		r.hooks = slices.Clone(r.hooks)
+		r.hooks[i].modes = answer.GetModes()
+	}
+	return nil
+}
+
+// hook finds a row among the hooks. mu is held.
+func (r *Registry) hook(row string) int {
+	return slices.IndexFunc(r.hooks, func(h hook) bool { return h.row == row })
+}
+
+// modes are those of the first hook that has any. mu is held.
+func (r *Registry) modes() []*toolsv1.Mode {
+	for _, h := range r.hooks {
+		if len(h.modes) > 0 {
+			return h.modes
+		}
+	}
+	return nil
 }
 
 // Forget forgets all of a row that is gone for good.
@@ -97,20 +136,4 @@ func (h hook) after(ctx context.Context, call *toolsv1.Call, result *toolsv1.Res
 
 func (h hook) refusal(why string) *toolsv1.Result {
 	return failure(fmt.Sprintf("hook %q %s", h.row, why), "ToolDeniedError", "HOOK_FAILED")
-}
-
-// modes asks the hooks for their modes; the first that has any has the word. A hook that fails has none now.
-func modes(ctx context.Context, hooks []hook, log hclog.Logger) []*toolsv1.Mode {
-	ctx, cancel := context.WithTimeout(ctx, hookLimit)
-	defer cancel()
-	for _, h := range hooks {
-		answer, err := h.client.Modes(ctx, &toolsv1.ModesRequest{})
-		if err != nil && status.Code(err) != codes.Unimplemented {
-			log.Warn("a hook did not tell its modes", "row", h.row, "error", status.Convert(err).Message())
-		}
-		if len(answer.GetModes()) > 0 {
-			return answer.GetModes()
-		}
-	}
-	return nil
 }

@@ -19,7 +19,7 @@ type Registry struct {
 	toolsv1.UnimplementedToolsServer
 	log     hclog.Logger
 	order   func(row string) int
-	changed func() // told when the list of tools is another one
+	changed func() // told when the answer to List is another one
 	settled <-chan struct{}
 
 	limit time.Duration
@@ -36,8 +36,8 @@ type provider struct {
 }
 
 // New returns an empty registry. order gives the place of a row in the configuration. Calls wait until settled is closed: the first
-// prompt must not find half of the tools. A call that runs longer than limit is ended. changed is called whenever the list of tools
-// has become another one.
+// prompt must not find half of the tools. A call that runs longer than limit is ended. changed is called whenever the list of tools, or
+// of modes, has become another one.
 func New(log hclog.Logger, order func(row string) int, settled <-chan struct{}, limit time.Duration, changed func()) *Registry {
 	return &Registry{log: log, order: order, settled: settled, limit: limit, changed: changed}
 }
@@ -77,12 +77,12 @@ func (r *Registry) Remove(row string) {
 	r.remove(row)
 }
 
-// change locks mu for a change of the providers; what it returns unlocks it and tells whether the list of tools is another one.
+// change locks mu for a change of the providers or hooks; what it returns unlocks it and tells whether List answers something else now.
 func (r *Registry) change() func() {
 	r.mu.Lock()
-	before := r.all()
+	before := r.list()
 	return func() {
-		isSame := slices.EqualFunc(before, r.all(), func(a, b *toolsv1.Tool) bool { return proto.Equal(a, b) })
+		isSame := proto.Equal(before, r.list())
 		r.mu.Unlock()
 		if !isSame {
 			r.changed()
@@ -97,6 +97,11 @@ func (r *Registry) all() []*toolsv1.Tool {
 		tools = append(tools, p.tools...)
 	}
 	return tools
+}
+
+// list is the answer to List. mu is held.
+func (r *Registry) list() *toolsv1.ListResponse {
+	return &toolsv1.ListResponse{Tools: r.all(), Modes: r.modes()}
 }
 
 // remove is Remove with mu held.
@@ -131,7 +136,6 @@ func (r *Registry) List(ctx context.Context, _ *toolsv1.ListRequest) (*toolsv1.L
 		return nil, err
 	}
 	r.mu.RLock()
-	tools, hooks := r.all(), r.hooks
-	r.mu.RUnlock()
-	return &toolsv1.ListResponse{Tools: tools, Modes: modes(ctx, hooks, r.log)}, nil
+	defer r.mu.RUnlock()
+	return r.list(), nil
 }

@@ -83,10 +83,7 @@ func activate(c *sdk.Context, config Config) error {
 		}
 	})
 	c.Go("bridge", b.run)
-	events.Subscribe(c, func(context.Context, *events.Event) error {
-		signal(b.toolsChanged)
-		return nil
-	}, topicToolsChanged)
+	events.Watch(c, func(bool) { signal(b.toolsChanged) }, topicToolsChanged)
 	return nil
 }
 

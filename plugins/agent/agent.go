@@ -22,6 +22,7 @@ import (
 	"github.com/dsh-go/dsh/sdk/agents"
 	"github.com/dsh-go/dsh/sdk/api/agentsv1"
 	"github.com/dsh-go/dsh/sdk/api/environ"
+	"github.com/dsh-go/dsh/sdk/events"
 	"github.com/dsh-go/dsh/sdk/llm"
 	"github.com/dsh-go/dsh/sdk/tool"
 )
@@ -44,6 +45,7 @@ func Plugin() *sdk.Plugin {
 		Injects: []sdk.Injection{
 			llm.Seam.Required(), tool.Tools.Required(),
 			agents.Seam.Optional(), // to reach the predecessor during a reload
+			events.Seam.Optional(), // to hear of other tools
 		},
 	}, config{SystemPrompt: systemPrompt}, activate)
 }
@@ -62,6 +64,8 @@ func activate(host *sdk.Context, c config) error {
 		model: llm.NewClient(host.Conn()), tools: tool.NewClient(settling{host}),
 		sessions: map[string]*slot{}, inherited: inherited,
 	}
+	a.list.client = a.tools
+	events.Watch(host, a.list.changed, topicToolsChanged)
 	agentsv1.RegisterAgentsServer(host, &server{agent: a})
 	host.Effect("sessions", a.releaseAll)
 	host.OnRetire(a.retire)
@@ -94,6 +98,7 @@ type agent struct {
 	store  store
 	model  *llm.Client
 	tools  *tool.Client
+	list   toolList
 
 	retired atomic.Bool // sessions are released as soon as they are idle
 

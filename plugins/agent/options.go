@@ -25,7 +25,7 @@ func (a *agent) offered(ctx context.Context) ([]*agentsv1.Option, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Code(err), "list the models: %s", status.Convert(err).Message())
 	}
-	_, modes, err := a.tools.List(ctx)
+	_, modes, err := a.list.get(ctx)
 	if err != nil {
 		return nil, status.Errorf(status.Code(err), "list the modes: %s", status.Convert(err).Message())
 	}

@@ -70,7 +70,7 @@ func (s *session) take(t *turn) (reason agents.Reason, err error) {
 		if t.ctx.Err() != nil {
 			return t.stopped()
 		}
-		tools, modes, err := s.agent.tools.List(t.ctx)
+		tools, modes, err := s.agent.list.get(t.ctx)
 		if t.ctx.Err() != nil {
 			return t.stopped()
 		}

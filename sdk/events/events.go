@@ -48,11 +48,29 @@ func Subscribe(c *sdk.Context, handle func(context.Context, *Event) error, topic
 	c.Go("events", s.run)
 }
 
+// Watch is for those who keep something that events say has changed. It calls changed, from one goroutine, whenever what is kept may be
+// out of date: with each event, and when the watch begins and ends. Only while the last call said watching may something be kept:
+// otherwise no event tells of a change.
+func Watch(c *sdk.Context, changed func(watching bool), topics ...string) {
+	s := &subscriber{c: c, topics: topics, opened: changed, handle: func(context.Context, *Event) error {
+		changed(true)
+		return nil
+	}}
+	c.Go("events", s.run)
+}
+
 // subscriber is owned by the goroutine that runs it.
 type subscriber struct {
 	c      *sdk.Context
 	handle func(context.Context, *Event) error
+	opened func(bool) // told when a subscription begins and ends; may be nil
 	topics []string
+}
+
+func (s *subscriber) tell(open bool) {
+	if s.opened != nil {
+		s.opened(open)
+	}
 }
 
 func (s *subscriber) run(ctx context.Context) error {
@@ -94,7 +112,11 @@ func (s *subscriber) follow(ctx context.Context) (opened bool, _ error) {
 		if err != nil {
 			return opened, err
 		}
-		opened = true
+		if !opened {
+			opened = true
+			s.tell(true)
+			defer s.tell(false)
+		}
 		event := answer.GetEvent()
 		if event == nil {
 			continue

@@ -153,6 +153,35 @@ func TestABrokenSubscriptionIsOpenedAgain(t *testing.T) {
 	}
 }
 
+func TestAWatchSaysWhenItMayHaveMissedSomething(t *testing.T) {
+	b := &broker{scripts: []func(subscription) error{
+		func(s subscription) error { return deliver(s, 1, 2) },
+		func(subscription) error { return status.Error(codes.Unavailable, "nobody serves the seam") },
+		func(s subscription) error {
+			if err := deliver(s); err != nil {
+				return err
+			}
+			return idle(s)
+		},
+	}}
+	heard := make(chan bool, 16)
+	p := sdk.Define(sdk.Manifest{Name: "test", Injects: []sdk.Injection{events.Seam.Optional()}}, sdk.NoConfig{},
+		func(c *sdk.Context, _ sdk.NoConfig) error {
+			events.Watch(c, func(watching bool) { heard <- watching }, "a", "b")
+			return nil
+		})
+	i := plugintest.Start(t, p, plugintest.Options{Seams: func(r grpc.ServiceRegistrar) { eventsv1.RegisterEventsServer(r, b) }})
+	for n, want := range []bool{true, true, true, false, true} { // opened, two events, broken, opened again
+		if got := <-heard; got != want {
+			t.Fatalf("the call number %d said %v", n+1, got)
+		}
+	}
+	i.Stop()
+	if got := <-heard; got {
+		t.Error("it still watches after its end")
+	}
+}
+
 func TestARefusedSubscriptionIsNotTriedAgain(t *testing.T) {
 	refused := make(chan struct{}, 2)
 	b := &broker{scripts: []func(subscription) error{
