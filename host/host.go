@@ -340,8 +340,8 @@ func (h *Host) stop() {
 				defer cancel()
 				return i.retire(ctx, pluginv1.RetireRequest_REASON_SHUTDOWN)
 			}, func(err error) {
-				if err != nil { // it may have ended before it answered: deactivation does not wait for this
-					h.log.Debug("retirement was not clean", "row", r.ID, "error", err)
+				if err != nil && !i.isGone() { // deactivation does not wait for this: it may have ended before it answered
+					h.log.Warn("retirement was not clean", "row", r.ID, "error", err)
 				}
 			})
 		}

@@ -206,6 +206,16 @@ func (i *instance) deactivate(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
+// isGone is true when the process has ended.
+func (i *instance) isGone() bool {
+	select {
+	case <-i.process.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
 // stop ends the process.
 func (i *instance) stop() {
 	i.withdraw()
