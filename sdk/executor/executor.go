@@ -155,6 +155,7 @@ type engine struct {
 	scans   scans
 
 	checkpoint checkpoint
+	saving     atomic.Bool // it will be saved soon
 
 	closing chan struct{}  // closed when no command is taken any more and all are being killed
 	dead    chan struct{}  // closed when every command is dead

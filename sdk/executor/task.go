@@ -17,8 +17,12 @@ import (
 	"github.com/dsh-go/dsh/sdk/events"
 )
 
-// noticeLimit is how long the executor tries to tell that a task has ended.
-const noticeLimit = 30 * time.Second
+const (
+	// noticeLimit is how long the executor tries to tell that a task has ended.
+	noticeLimit = 30 * time.Second
+	// saveDelay gathers the ends of many tasks into one checkpoint.
+	saveDelay = 100 * time.Millisecond
+)
 
 // task is a background command and its owner. It is kept after its end.
 type task struct {
@@ -241,10 +245,28 @@ func (e *engine) follow(t *task) {
 	}
 	e.publish(&bashv1.TaskFinished{TaskId: t.id, SessionId: t.session, Status: t.status()})
 	retired := e.conclude(t)
-	e.saveCheckpoint()
+	e.saveSoon()
 	if retired {
 		e.letGo(t)
 	}
+}
+
+// saveSoon keeps the tasks with the host in a while, once for many ends. A crash before it makes the next instance tell an end again, with
+// the key by which that is known for a repetition.
+func (e *engine) saveSoon() {
+	if e.saving.Swap(true) {
+		return
+	}
+	e.work.Go(func() {
+		pause := time.NewTimer(saveDelay)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-e.closing:
+		}
+		e.saving.Store(false)
+		e.saveCheckpoint()
+	})
 }
 
 // conclude makes a task whose end has been told one of those that are kept for reading, and forgets the oldest when these become

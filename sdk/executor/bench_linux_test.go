@@ -6,11 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 	"github.com/dsh-go/dsh/sdk/executor"
@@ -106,46 +111,100 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
+// BenchmarkOutput512MiB is what a command prints, on one line and line by line, kept whole in a file. MiB is by how much the process grew
+// meanwhile.
 func BenchmarkOutput512MiB(b *testing.B) {
-	const command = "head -c 536870912 /dev/zero"
-	b.Run("floor", func(b *testing.B) {
-		b.SetBytes(512 << 20)
-		dir := b.TempDir()
-		for b.Loop() {
-			file, err := os.Create(filepath.Join(dir, "out"))
-			if err != nil {
-				b.Fatal(err)
+	const size = 512 << 20
+	for _, output := range []struct{ name, command string }{
+		{"one-line", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)},
+		{"lines", fmt.Sprintf("yes | head -c %d", size)},
+	} {
+		b.Run(output.name+"/floor", func(b *testing.B) {
+			dir := b.TempDir()
+			b.SetBytes(size)
+			for b.Loop() {
+				copyBare(b, output.command, filepath.Join(dir, "out"))
 			}
-			cmd := bare(b, command)
-			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				b.Fatal(err)
+		})
+		b.Run(output.name+"/executor", func(b *testing.B) {
+			f := start(b, executor.Options{SpillLimit: 2 * size})
+			grown := growth(b)
+			b.SetBytes(size)
+			for b.Loop() {
+				r := f.run(b, output.command)
+				path := r.GetStdout().GetSpillPath()
+				if info, err := os.Stat(path); err != nil || info.Size() != size {
+					b.Fatal("not spilled whole: ", err)
+				}
+				b.StopTimer()
+				os.Remove(path)
+				b.StartTimer()
 			}
-			if err := cmd.Start(); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := io.CopyBuffer(struct{ io.Writer }{file}, struct{ io.Reader }{stdout}, make([]byte, 256<<10)); err != nil {
-				b.Fatal(err)
-			}
-			if err := cmd.Wait(); err != nil {
-				b.Fatal(err)
-			}
-			file.Close()
+			b.ReportMetric(grown(), "MiB")
+		})
+	}
+}
+
+// copyBare copies what a command prints to a file, through a large pipe and a large buffer.
+func copyBare(b *testing.B, command, path string) {
+	file, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20)
+	cmd := bare(b, command)
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	w.Close()
+	if _, err := io.CopyBuffer(struct{ io.Writer }{file}, struct{ io.Reader }{r}, make([]byte, 256<<10)); err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// growth gives by how many MiB the process has been larger than at the call.
+func growth(b *testing.B) func() float64 {
+	memory := func(field string) float64 {
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			b.Skip("no /proc")
 		}
-	})
-	b.Run("executor", func(b *testing.B) {
-		b.SetBytes(512 << 20)
-		f := start(b, executor.Options{SpillLimit: 1 << 30})
-		for b.Loop() {
-			r := f.run(b, command)
-			if info, err := os.Stat(r.GetStdout().GetSpillPath()); err != nil || info.Size() != 512<<20 {
-				b.Fatal("not spilled whole: ", err)
-			}
-			b.StopTimer()
-			os.Remove(r.GetStdout().GetSpillPath())
-			b.StartTimer()
+		_, rest, _ := strings.Cut(string(status), field+":")
+		kB, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			b.Fatal(err)
 		}
-	})
+		return float64(kB) / 1024
+	}
+	runtime.GC()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // the peak begins anew
+		b.Fatal(err)
+	}
+	before := memory("VmRSS")
+	return func() float64 { return memory("VmHWM") - before }
+}
+
+// BenchmarkTrueFromALargeProcess is BenchmarkTrue with 1 GiB of other data in the executor's process: starting a command must not copy
+// page tables.
+func BenchmarkTrueFromALargeProcess(b *testing.B) {
+	f := start(b, executor.Options{})
+	b.Run("empty", func(b *testing.B) { measure(b, func() { f.run(b, "true") }) })
+	data := make([]byte, 1<<30)
+	for i := 0; i < len(data); i += os.Getpagesize() {
+		data[i] = 1
+	}
+	b.Run("1GiB", func(b *testing.B) { measure(b, func() { f.run(b, "true") }) })
+	runtime.KeepAlive(data)
 }
 
 func BenchmarkTasks1000(b *testing.B) {
