@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -142,6 +143,40 @@ func BenchmarkTrue(b *testing.B) {
 		measure(b, func() {
 			if result, err := client.Execute(b.Context(), call, tool.Watch{}); err != nil || result.GetIsError() {
 				b.Fatalf("%v %v", result, err)
+			}
+		})
+	})
+}
+
+// BenchmarkTrueBy32 is BenchmarkTrue by 32 callers at once.
+func BenchmarkTrueBy32(b *testing.B) {
+	by32 := func(b *testing.B, operation func()) {
+		work := make(chan struct{})
+		var callers sync.WaitGroup
+		for range 32 {
+			callers.Go(func() {
+				for range work {
+					operation()
+				}
+			})
+		}
+		b.ResetTimer()
+		for range b.N {
+			work <- struct{}{}
+		}
+		close(work)
+		callers.Wait()
+		b.StopTimer()
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+	}
+	b.Run("floor-spawn", func(b *testing.B) { by32(b, func() { spawn(b, "true") }) })
+	b.Run("tool", func(b *testing.B) {
+		client := tool.NewClient(startHost(b, dsh, "plugins:\n- {id: bash, plugin: bash-local}\n- {id: tool-bash, plugin: tool-bash}\n"))
+		call := &toolsv1.Call{Name: "bash", Arguments: `{"command":"true","description":"Do nothing"}`, SessionCwd: b.TempDir()}
+		by32(b, func() {
+			if result, err := client.Execute(b.Context(), call, tool.Watch{}); err != nil || result.GetIsError() {
+				b.Errorf("%v %v", result, err)
 			}
 		})
 	})
