@@ -48,9 +48,6 @@ type Options struct {
 	Stdio *stdio.Server
 }
 
-// topicTools is the topic of the event that the list of tools has changed.
-const topicTools = "tools.changed"
-
 // Host runs one configuration. One goroutine, run, owns the rows; everything slow happens in goroutines of its own and comes back
 // as a message.
 type Host struct {
@@ -140,7 +137,7 @@ func newHost(o Options) (*Host, error) {
 	h.setOrder(o.Config.Rows)
 	h.config = o.Config
 	h.tools = tools.New(o.Log.Named("tools"), h.place, h.settled, o.Config.ToolTimeout,
-		func() { h.events.Announce(topicTools) })
+		func() { h.events.Announce(api.TopicToolsChanged, "", nil) })
 	return h, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/dsh-go/dsh/host/config"
 	"github.com/dsh-go/dsh/host/control"
 	"github.com/dsh-go/dsh/host/router"
+	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
 
@@ -247,6 +248,11 @@ func (h *Host) retire(r *row, i *instance, atLeast time.Duration) {
 	h.do(func() error {
 		defer cancel(nil)
 		waitForEnd(ctx, h.router, target, atLeast)
+		if i.isGone() {
+			for _, key := range h.router.Claims(target) {
+				h.events.Announce(api.TopicClaimLost, key, []byte(i.process.Report()))
+			}
+		}
 		if errors.Is(context.Cause(ctx), errResumed) {
 			return errResumed
 		}

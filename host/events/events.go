@@ -62,8 +62,10 @@ func (s *Server) Forget(row string) {
 	}
 }
 
-// Announce publishes an event of the host itself: just a topic.
-func (s *Server) Announce(topic string) { s.publish(&eventsv1.PublishRequest{Topic: topic}, "host") }
+// Announce publishes an event of the host itself.
+func (s *Server) Announce(topic, key string, data []byte) {
+	s.publish(&eventsv1.PublishRequest{Topic: topic, Key: key, Data: data}, "host")
+}
 
 // Publish implements eventsv1.EventsServer.
 func (s *Server) Publish(ctx context.Context, req *eventsv1.PublishRequest) (*eventsv1.PublishResponse, error) {

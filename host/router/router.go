@@ -104,6 +104,24 @@ func (r *Router) signal() {
 	r.changed = make(chan struct{})
 }
 
+// Claims are the keys that a target holds.
+func (r *Router) Claims(t *Target) []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.keys(t)
+}
+
+// keys is Claims with mu held.
+func (r *Router) keys(t *Target) (keys []string) {
+	for c, holder := range r.claims {
+		if holder == t {
+			keys = append(keys, c.key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Disclaim ends all claims of a target that is gone.
 func (r *Router) Disclaim(t *Target) {
 	r.mu.Lock()
@@ -234,13 +252,7 @@ func (r *Router) Busy(t *Target) string {
 }
 
 func (r *Router) busy(t *Target) string {
-	var kept []string
-	for c, holder := range r.claims {
-		if holder == t {
-			kept = append(kept, c.key)
-		}
-	}
-	slices.Sort(kept)
+	kept := r.keys(t)
 	if n := t.calls.Load(); n > 0 {
 		kept = append(kept, fmt.Sprintf("%d calls", n))
 	}

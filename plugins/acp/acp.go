@@ -36,6 +36,7 @@ import (
 
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/bash"
 	"github.com/dsh-go/dsh/sdk/events"
 	"github.com/dsh-go/dsh/sdk/stdio"
@@ -83,7 +84,10 @@ func activate(c *sdk.Context, config Config) error {
 		}
 	})
 	c.Go("bridge", b.run)
-	events.Watch(c, func(bool) { signal(b.toolsChanged) }, topicToolsChanged)
+	events.Subscribe(c, func(context.Context, *events.Event) error {
+		signal(b.toolsChanged)
+		return nil
+	}, api.TopicToolsChanged)
 	return nil
 }
 

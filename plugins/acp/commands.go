@@ -16,9 +16,6 @@ import (
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 )
 
-// topicToolsChanged is the event that the list of tools is another one.
-const topicToolsChanged = "tools.changed"
-
 // listLimit is how long the list of tools, or of the executor's tasks, may take to come.
 const listLimit = 10 * time.Second
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/agentsv1"
 	"github.com/dsh-go/dsh/sdk/api/environ"
 	"github.com/dsh-go/dsh/sdk/events"
@@ -65,7 +66,7 @@ func activate(host *sdk.Context, c config) error {
 		sessions: map[string]*slot{}, inherited: inherited,
 	}
 	a.list.client = a.tools
-	events.Watch(host, a.list.changed, topicToolsChanged)
+	events.Watch(host, a.list.changed, api.TopicToolsChanged)
 	agentsv1.RegisterAgentsServer(host, &server{agent: a})
 	host.Effect("sessions", a.releaseAll)
 	host.OnRetire(a.retire)

@@ -8,9 +8,6 @@ import (
 	"github.com/dsh-go/dsh/sdk/tool"
 )
 
-// topicToolsChanged is the host's: the list of tools, or of modes, is another one.
-const topicToolsChanged = "tools.changed"
-
 // toolList is the list of the tools and modes as the host has it. It is kept as long as the host tells of changes: each step needs it.
 type toolList struct {
 	client *tool.Client

@@ -39,6 +39,15 @@ const (
 	MetadataClaim = "dsh-claim"
 )
 
+// The topics of the host's own events.
+const (
+	// TopicToolsChanged: the list of tools, or of modes, is another one.
+	TopicToolsChanged = "tools.changed"
+	// TopicClaimLost: an instance that had been replaced has died, and with it the work behind a claim. The event's key is the claim's, its
+	// data says how the instance died. Of the claims of an active instance its successor hears by its activation.
+	TopicClaimLost = "claim.lost"
+)
+
 // MaxMessageBytes limits one message of a call: a frame of 64 MiB and what wraps it.
 const MaxMessageBytes = 64<<20 + 1<<20
 

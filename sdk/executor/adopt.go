@@ -34,26 +34,42 @@ func (e *engine) bash() bashv1.BashClient { return bashv1.NewBashClient(e.Conn()
 
 // letGo sees to it that a retired instance does not stay for a task that has ended.
 func (e *engine) letGo(t *task) {
+	err := e.tell(func(ctx context.Context) error { return e.handOver(ctx, t) })
+	if err != nil && e.hasRetired() {
+		e.Log().Debug("a task that has ended stays here", "task", t.id, "error", err)
+		e.work.Go(func() { e.linger(t) })
+	}
+}
+
+// mention lets the executor that serves now know of a task that runs elsewhere: if it is lost, nobody else can tell its owner.
+func (e *engine) mention(t savedTask) {
+	err := e.tell(func(ctx context.Context) error {
+		_, err := e.bash().Adopt(ctx, &bashv1.AdoptRequest{From: e.mark, Task: &bashv1.Task{
+			Id: t.ID, SessionId: t.Session, Status: &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_RUNNING},
+		}})
+		return err
+	})
+	if err != nil && e.hasRetired() {
+		e.Log().Debug("the executor that serves does not know of a task", "task", t.ID, "error", err)
+	}
+}
+
+// tell calls the executor that serves now until it listens, while this one is retired.
+func (e *engine) tell(call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(e.Done(), handOverLimit)
 	defer cancel()
-	for e.hasRetired() && ctx.Err() == nil {
-		err := e.handOver(ctx, t)
-		if err == nil {
-			return
-		}
-		if status.Code(err) != codes.Unavailable {
-			e.Log().Debug("a task that has ended stays here", "task", t.id, "error", err)
-			break
+	for {
+		err := call(ctx)
+		if status.Code(err) != codes.Unavailable || !e.hasRetired() {
+			return err
 		}
 		pause := time.NewTimer(handOverPause)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
+			pause.Stop()
+			return err
 		}
-		pause.Stop()
-	}
-	if e.hasRetired() {
-		e.work.Go(func() { e.linger(t) })
 	}
 }
 
@@ -115,11 +131,16 @@ func (e *engine) linger(t *task) {
 // Adopt takes over a task of an executor that this one has replaced.
 func (s *server) Adopt(ctx context.Context, req *bashv1.AdoptRequest) (*bashv1.AdoptResponse, error) {
 	from := req.GetTask()
-	if state := from.GetStatus().GetState(); from.GetId() == "" || state != bashv1.TaskStatus_STATE_COMPLETED && state != bashv1.TaskStatus_STATE_KILLED {
-		return nil, status.Errorf(codes.InvalidArgument, "task %q has not ended", from.GetId())
-	}
-	if req.GetFrom() == s.mark {
+	state := from.GetStatus().GetState()
+	switch {
+	case from.GetId() == "" || state == bashv1.TaskStatus_STATE_UNSPECIFIED:
+		return nil, status.Errorf(codes.InvalidArgument, "adopt: task %q has no id or no status", from.GetId())
+	case req.GetFrom() == s.mark:
 		return nil, status.Errorf(codes.FailedPrecondition, "task %s is here already", from.GetId())
+	case state == bashv1.TaskStatus_STATE_RUNNING:
+		s.note(savedTask{ID: from.GetId(), Session: from.GetSessionId()})
+		s.saveCheckpoint()
+		return &bashv1.AdoptResponse{}, nil
 	}
 	s.launching.RLock()
 	defer s.launching.RUnlock()
@@ -144,10 +165,13 @@ func (s *server) Adopt(ctx context.Context, req *bashv1.AdoptRequest) (*bashv1.A
 		s.leave(t)
 		return nil, status.Errorf(status.Code(err), "take over task %s: %s", t.id, status.Convert(err).Message())
 	}
-	if !t.isRead() {
+	s.forgetElsewhere(t.id)
+	if t.isRead() {
+		s.checkpoint.drop(t.id)
+	} else {
 		s.checkpoint.set(t.saved())
-		s.saveCheckpoint()
 	}
+	s.saveSoon()
 	if s.hasRetired() { // meanwhile
 		s.work.Go(func() { s.letGo(t) })
 	}

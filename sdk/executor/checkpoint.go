@@ -25,6 +25,8 @@ type savedTask struct {
 	Told bool `json:"told,omitempty"`
 	// Lost: it had been lost before, and how.
 	Lost string `json:"lost,omitempty"`
+	// Elsewhere: it runs in an executor that has been replaced.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // checkpoint keeps with the host a line of JSON for each task that runs or has not been read to its end. It has no goroutine:

@@ -39,7 +39,8 @@
 // The instance keeps a list of its tasks with the host: those that run or have not been read to their end. A task is in it before
 // its start is answered; starts at the same time share a write. After a crash the next instance says of each that it was lost, to
 // its owner alone, and publishes that as the task's end. A list of an instance that retired says nothing to its successor: the
-// tasks still live with the old one.
+// tasks still live with the old one. If that one dies, the host says which claims were lost with it, and the instance that serves then
+// tells their owners: it was told of each when the old one retired.
 //
 // # Concurrency
 //

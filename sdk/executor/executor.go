@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dsh-go/dsh/sdk"
+	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 	"github.com/dsh-go/dsh/sdk/bash"
 	"github.com/dsh-go/dsh/sdk/events"
@@ -100,6 +101,7 @@ func Serve(c *sdk.Context, o Options) error {
 		outputs:    map[*output]struct{}{},
 		stragglers: map[int]slot{},
 		tasks:      map[string]*task{},
+		elsewhere:  map[string]savedTask{},
 		closing:    make(chan struct{}),
 		dead:       make(chan struct{}),
 	}
@@ -126,6 +128,7 @@ func Serve(c *sdk.Context, o Options) error {
 			return nil
 		})
 	}
+	events.Subscribe(c, e.claimLost, api.TopicClaimLost)
 	c.OnRetire(e.retire)
 	c.OnResume(e.resume)
 	bashv1.RegisterBashServer(c, &server{engine: e})
@@ -171,8 +174,9 @@ type engine struct {
 	outputs    map[*output]struct{}  // that are still read
 	stragglers map[int]slot          // process groups whose shell has ended, by number
 	tasks      map[string]*task
-	order      []*task // oldest first
-	finished   int     // of them, those that have ended and been told
+	elsewhere  map[string]savedTask // that run in executors which have been replaced, by their ids
+	order      []*task              // oldest first
+	finished   int                  // of them, those that have ended and been told
 	retired    bool
 }
 

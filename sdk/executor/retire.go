@@ -21,12 +21,23 @@ func (e *engine) retire(_ context.Context, reason sdk.RetireReason) {
 	defer e.mu.Unlock()
 	e.retired = true
 	var ended []*task
+	var running []savedTask
 	for _, t := range e.order {
-		if t.told && t.lost == "" {
+		switch {
+		case t.lost != "":
+		case t.told:
 			ended = append(ended, t)
+		default:
+			running = append(running, t.saved())
 		}
 	}
+	for _, t := range e.elsewhere {
+		running = append(running, t)
+	}
 	e.work.Go(func() {
+		for _, t := range running {
+			e.mention(t)
+		}
 		for _, t := range ended {
 			e.letGo(t)
 		}

@@ -274,6 +274,16 @@ func (e *editor) stop() {
 	_ = e.cmd.Wait()
 }
 
+// reload replaces the instance of a row.
+func (e *editor) reload(row string) {
+	e.h.t.Helper()
+	cmd := exec.Command(program, "reload", row)
+	cmd.Env = e.h.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		e.h.t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // plugin is the process of a built-in plugin of this dsh.
 func (e *editor) plugin(name string) int {
 	e.h.t.Helper()

@@ -92,19 +92,13 @@ func TestTasksAndReloadsLeaveNothingBehind(t *testing.T) {
 	const tasks, reloads, more = 300, 20, 10
 	e := newHome(t, configuration{}).start()
 	session := e.session(e.h.work())
-	reload := func() {
-		t.Helper()
-		cmd := exec.Command(program, "reload", "bash")
-		cmd.Env = e.h.env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
 	// grown waits until a process holds no more than before, and a bit.
 	grown := func(name string, pid, descriptors, threads int) {
 		t.Helper()
 		var d, n, zombies int
-		defer func() { t.Logf("%s: %d descriptors, were %d; %d threads, were %d; %d zombies", name, d, descriptors, n, threads, zombies) }()
+		defer func() {
+			t.Logf("%s: %d descriptors, were %d; %d threads, were %d; %d zombies", name, d, descriptors, n, threads, zombies)
+		}()
 		eventually(t, fmt.Sprintf("%s holds as much as before: %d descriptors, %d threads", name, descriptors, threads), func() bool {
 			d, n, zombies = holdings(t, pid)
 			return d <= descriptors+more && n <= threads+more && zombies == 0
@@ -126,7 +120,7 @@ func TestTasksAndReloadsLeaveNothingBehind(t *testing.T) {
 	}
 	e.prompt(session, run("true"), background("true"))
 	for range reloads { // the runtime keeps what it once needed at the same time
-		reload()
+		e.reload("bash")
 	}
 	alone()
 	hostDescriptors, hostThreads, _ := holdings(t, host)
@@ -141,7 +135,7 @@ func TestTasksAndReloadsLeaveNothingBehind(t *testing.T) {
 	grown("the executor after its tasks", executor, descriptors, threads)
 
 	for range reloads {
-		reload()
+		e.reload("bash")
 	}
 	alone()
 	grown("the host after the reloads", host, hostDescriptors, hostThreads)

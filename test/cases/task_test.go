@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,6 +79,36 @@ func TestATaskWhoseExecutorIsKilledIsLost(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 	expect(t, e.prompt(session, background("true")), "started background task bash-2")
+	eventually(t, "the command gone", func() bool { return !commandRuns("sleep\x00" + seconds + "\x00") })
+}
+
+// The executor may die after it has been replaced, and be replaced more than once while the task runs.
+func TestATaskWhoseReplacedExecutorIsKilledIsLost(t *testing.T) {
+	e := newHome(t, configuration{}).start()
+	session, other := e.session(e.h.work()), e.session(e.h.work())
+	seconds := fmt.Sprint(60_000_000 + os.Getpid()%1_000_000)
+	expect(t, e.prompt(session, background("sleep "+seconds), background("echo kept")), "started background task bash-1", "started background task bash-2")
+	executor := e.plugin("bash-local")
+	e.reload("bash")
+	eventually(t, "the finished task at the successor", func() bool {
+		return e.prompt(session, output("bash-2"))[0] == "kept\n[status: completed, exit code: 0]"
+	})
+	e.reload("bash")
+	expect(t, e.prompt(session, output("bash-1")), "(no new output)\n[status: running]")
+	if err := syscall.Kill(executor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	lost := regexp.MustCompile(`task bash-1 was lost: its executor, which had been replaced, died at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: .*signal: killed`)
+	eventually(t, "the loss known", func() bool { return lost.MatchString(e.prompt(session, output("bash-1"))[0]) })
+	expect(t, e.prompt(other, output("bash-1")), "Error: task bash-1 belongs to another session")
+	var told []string
+	eventually(t, "the owner told", func() bool {
+		told = slices.DeleteFunc(e.context(session), func(text string) bool { return !strings.Contains(text, "bash-1") })
+		return len(told) > 0
+	})
+	if len(told) != 1 || !lost.MatchString(told[0]) {
+		t.Errorf("told %q", told)
+	}
 	eventually(t, "the command gone", func() bool { return !commandRuns("sleep\x00" + seconds + "\x00") })
 }
 

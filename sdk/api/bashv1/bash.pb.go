@@ -1209,7 +1209,7 @@ func (x *Task) GetEnded() *timestamppb.Timestamp {
 
 type AdoptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// It has ended, and its end has been published.
+	// When it has ended its end has been published.
 	Task   *Task                `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Stdout *AdoptRequest_Output `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr *AdoptRequest_Output `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`

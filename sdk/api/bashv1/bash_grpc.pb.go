@@ -51,7 +51,8 @@ type BashClient interface {
 	// List returns the tasks of this instance, oldest first.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Adopt takes a task that has ended, and its claim, from an executor that has been replaced: that one stays only for what still runs.
-	// An executor that does not implement it makes its predecessors stay until their tasks have been read.
+	// Of a task that runs it only takes note: if the event "claim.lost" comes with its id, it tells the owner that it was lost. An executor
+	// that does not implement it makes its predecessors stay until their tasks have been read.
 	Adopt(ctx context.Context, in *AdoptRequest, opts ...grpc.CallOption) (*AdoptResponse, error)
 }
 
@@ -157,7 +158,8 @@ type BashServer interface {
 	// List returns the tasks of this instance, oldest first.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Adopt takes a task that has ended, and its claim, from an executor that has been replaced: that one stays only for what still runs.
-	// An executor that does not implement it makes its predecessors stay until their tasks have been read.
+	// Of a task that runs it only takes note: if the event "claim.lost" comes with its id, it tells the owner that it was lost. An executor
+	// that does not implement it makes its predecessors stay until their tasks have been read.
 	Adopt(context.Context, *AdoptRequest) (*AdoptResponse, error)
 	mustEmbedUnimplementedBashServer()
 }
