@@ -47,6 +47,8 @@ type storm struct {
 	program string
 	env     []string
 	config  string
+	runtime string // where the sockets are
+	tmp     string // where commands and their output go
 	client  *client
 	over    atomic.Bool
 
@@ -64,7 +66,8 @@ func begin(t *testing.T) *storm {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(runtime) })
-	s := &storm{t: t, program: program(t), env: append(os.Environ(), "GORACE=atexit_sleep_ms=0", "XDG_RUNTIME_DIR="+runtime, "XDG_STATE_HOME="+t.TempDir())}
+	s := &storm{t: t, program: program(t), runtime: runtime, tmp: t.TempDir()}
+	s.env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "XDG_RUNTIME_DIR="+runtime, "XDG_STATE_HOME="+t.TempDir(), "TMPDIR="+s.tmp)
 	s.config = filepath.Join(t.TempDir(), "dsh.yaml")
 	s.configure(nil)
 	s.client = start(t, stderr, s.env, s.program, "run", "-c", s.config)
