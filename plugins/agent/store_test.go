@@ -346,8 +346,19 @@ turn/end interrupted`,
 			}
 		}
 		w.load(session)
-		if got := show(w.rest(w.send(session, "go on"))); !strings.HasSuffix(got, "turn/end completed") {
-			t.Error(got)
+		turn := show(w.rest(w.send(session, "go on")))
+		if !strings.HasSuffix(turn, "turn/end completed") {
+			t.Error(turn)
+		}
+		if err := w.Close(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		_, last := w.load(session) // what was repaired must not swallow what was appended to it
+		if got := show(w.history(session)); !strings.HasSuffix(got, strings.TrimSpace(want)+"\n"+turn) {
+			t.Errorf("%s is loaded again as\n%s", session, got)
+		}
+		if err := wellFormed(readFile(t, w.logFile(session)), last); err != nil {
+			t.Errorf("%s: %v", session, err)
 		}
 	}
 }
@@ -359,6 +370,17 @@ func TestTheLastLineMayHaveLostBytesInTheMiddle(t *testing.T) {
 	copy(broken[len(broken)-20:], make([]byte, 10))
 	w.write("power", broken)
 	_, last := w.load("power")
+	if err := wellFormed(readFile(t, w.logFile("power")), last); err != nil {
+		t.Error(err)
+	}
+	turn := show(w.rest(w.send("power", "go on")))
+	if err := w.Close(t.Context(), "power"); err != nil {
+		t.Fatal(err)
+	}
+	_, last = w.load("power")
+	if got := show(w.history("power")); !strings.HasSuffix(got, "\n"+turn) || !strings.HasSuffix(turn, "turn/end completed") {
+		t.Errorf("loaded again as\n%s", got)
+	}
 	if err := wellFormed(readFile(t, w.logFile("power")), last); err != nil {
 		t.Error(err)
 	}
