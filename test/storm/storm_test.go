@@ -1,7 +1,7 @@
-// Package storm reloads and crashes plugins while editors work, and looks for what is lost:
+// Package storm rebuilds, reloads and crashes plugins while editors work, and looks for what is lost:
 //
-//	go test ./test/storm                    # a short storm
-//	go test ./test/storm -cycles 50 -v      # a long one
+//	go test ./test/storm                    # short storms
+//	go test ./test/storm -cycles 50 -v      # long ones
 package storm
 
 import (
@@ -14,13 +14,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 )
 
 var (
-	cycles   = flag.Int("cycles", 3, "reloads of each row")
+	cycles   = flag.Int("cycles", 1, "rebuilds of each row, and as many reloads of other kinds; rounds of kills")
 	sessions = flag.Int("sessions", 8, "sessions that prompt meanwhile")
 	seed     = flag.Uint64("seed", 1, "of what the sessions do")
 )
@@ -49,13 +48,17 @@ type storm struct {
 	config  string
 	runtime string // where the sockets are
 	tmp     string // where commands and their output go
+	sources string // of the plugins
 	client  *client
 	over    atomic.Bool
+	// generations are those of the rows.
+	generations map[string]int
 
 	prompts, cancels, tasks atomic.Int64
 }
 
-func begin(t *testing.T) *storm {
+// begin starts dsh; built: the host builds the plugins, and builds them again when their sources change.
+func begin(t *testing.T, built bool) *storm {
 	t.Helper()
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
@@ -68,9 +71,18 @@ func begin(t *testing.T) *storm {
 	t.Cleanup(func() { os.RemoveAll(runtime) })
 	s := &storm{t: t, program: program(t), runtime: runtime, tmp: t.TempDir()}
 	s.env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "XDG_RUNTIME_DIR="+runtime, "XDG_STATE_HOME="+t.TempDir(), "TMPDIR="+s.tmp)
-	s.config = filepath.Join(t.TempDir(), "dsh.yaml")
+	dir := t.TempDir()
+	if built {
+		s.sources = dir
+		writeModule(t, dir)
+	}
+	s.generations = map[string]int{}
+	for _, row := range rows {
+		s.generations[row] = 1
+	}
+	s.config = filepath.Join(dir, "dsh.yaml")
 	s.configure(nil)
-	s.client = start(t, stderr, s.env, s.program, "run", "-c", s.config)
+	s.run(stderr)
 	t.Cleanup(func() {
 		if log, err := os.ReadFile(stderr.Name()); err == nil && t.Failed() {
 			t.Logf("%.20000s", log)
@@ -79,32 +91,116 @@ func begin(t *testing.T) *storm {
 	return s
 }
 
+func (s *storm) run(stderr *os.File) {
+	args := []string{"run", "-c", s.config}
+	if s.sources != "" {
+		args = append(args, "--dev")
+	}
+	s.client = start(s.t, stderr, s.env, s.program, args...)
+}
+
 // configure writes the configuration, with a variable in the environment of each row that decides nothing.
 func (s *storm) configure(generations map[string]int) {
 	s.t.Helper()
 	var yaml strings.Builder
 	yaml.WriteString("plugins:\n")
 	for _, row := range rows {
-		plugin := map[string]string{"bash": "bash-local", "llm": "llm-shell"}[row]
-		if plugin == "" {
-			plugin = row
+		program := "plugin: " + plugin(row)
+		if s.sources != "" {
+			program = "source: ./" + row
 		}
-		fmt.Fprintf(&yaml, "  - {id: %s, plugin: %s, env: {STORM: \"%d\"}}\n", row, plugin, generations[row])
+		fmt.Fprintf(&yaml, "  - {id: %s, %s, env: {STORM: \"%d\"}}\n", row, program, generations[row])
 	}
 	if err := os.WriteFile(s.config, []byte(yaml.String()), 0o600); err != nil {
 		s.t.Error(err)
 	}
 }
 
-// change changes the configuration of a row, for the nth time and after so many reloads, and waits until it is in force.
-func (s *storm) change(row string, changes map[string]int, reloads int) {
+// plugin is the plugin of a row.
+func plugin(row string) string {
+	switch row {
+	case "bash":
+		return "bash-local"
+	case "llm":
+		return "llm-shell"
+	}
+	return row
+}
+
+// writeModule writes a module with a program for each row, of the plugin as it is here.
+func writeModule(t *testing.T, dir string) {
+	t.Helper()
+	here, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(here, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "go.mod" {
+			_, requirements, _ := strings.Cut(string(text), "\n")
+			text = []byte("module example.com/storm\n" + requirements + "\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + here + "\n")
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range rows {
+		if err := os.Mkdir(filepath.Join(dir, row), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeProgram(t, dir, row, 0)
+	}
+}
+
+const module = "github.com/dsh-go/dsh"
+
+// writeProgram writes the nth version of a row's program.
+func writeProgram(t testing.TB, dir, row string, version int) {
+	t.Helper()
+	text := fmt.Sprintf(`package main
+
+import (
+	"os"
+
+	plugin "%s/plugins/%s"
+	"%s/sdk"
+)
+
+const version = "%d"
+
+func main() {
+	os.Setenv("STORM_VERSION", version)
+	sdk.Serve(plugin.Plugin())
+}
+`, module, plugin(row), module, version)
+	if err := os.WriteFile(filepath.Join(dir, row, "main.go"), []byte(text), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// rebuild saves another version of a row's program and waits until it serves.
+func (s *storm) rebuild(row string, version int) {
+	writeProgram(s.t, s.sources, row, version)
+	s.serves(row)
+}
+
+// change changes the configuration of a row and waits until it is in force.
+func (s *storm) change(row string, changes map[string]int) {
 	changes[row]++
 	s.configure(changes)
-	if err := s.client.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		s.t.Error(err)
-	}
-	want := fmt.Sprintf("reloaded: row=%s generation=%d ", row, 1+changes[row]+reloads)
-	deadline := time.Now().Add(20 * time.Second)
+	s.serves(row)
+}
+
+// serves waits until the row has been reloaded once more.
+func (s *storm) serves(row string) {
+	s.generations[row]++
+	want := fmt.Sprintf("reloaded: row=%s generation=%d ", row, s.generations[row])
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(time.Minute)
 	for {
 		log, err := os.ReadFile(s.client.stderr.Name())
 		if err != nil {
@@ -117,6 +213,7 @@ func (s *storm) change(row string, changes map[string]int, reloads int) {
 			s.t.Errorf("%s is not in force", want)
 			return
 		}
+		<-tick.C
 	}
 }
 
@@ -127,6 +224,7 @@ func (s *storm) reload(row string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Errorf("dsh reload %s: %v\n%s", row, err, out)
 	}
+	s.serves(row)
 }
 
 // work is what one session does until the storm is over: commands, background tasks, cancels, all checked to the letter.
@@ -198,26 +296,46 @@ func (s *storm) task(session *session, mark string) {
 }
 
 func TestNothingIsLostInAReloadStorm(t *testing.T) {
-	s := begin(t)
+	s := begin(t, true)
 	var working sync.WaitGroup
 	for n := range *sessions {
 		working.Go(func() { s.work(n) })
 	}
-	changes, reloads := map[string]int{}, 0
+	changes := map[string]int{}
 	for cycle := range *cycles {
 		for _, row := range rows {
-			if cycle%2 == 1 {
-				s.reload(row)
+			s.rebuild(row, cycle+1)
+			if cycle%2 == 0 {
+				s.change(row, changes)
 			} else {
-				s.change(row, changes, reloads)
+				s.reload(row)
 			}
-		}
-		if cycle%2 == 1 {
-			reloads++
 		}
 	}
 	s.over.Store(true)
 	working.Wait()
+	s.onlyTheNewestAreLeft()
 	s.client.stop()
-	t.Logf("%d reloads; %d commands, %d cancels, %d tasks", *cycles*len(rows), s.prompts.Load(), s.cancels.Load(), s.tasks.Load())
+	t.Logf("%d rebuilds and %d other reloads; %d commands, %d cancels, %d tasks", *cycles*len(rows), *cycles*len(rows), s.prompts.Load(), s.cancels.Load(), s.tasks.Load())
+}
+
+// onlyTheNewestAreLeft waits until every instance that was replaced has gone, as nothing of its work is left.
+func (s *storm) onlyTheNewestAreLeft() {
+	s.t.Helper()
+	most := 1 + len(rows) + 1 // the host, the plugins, and the guard of the executor
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+		left := s.processes()
+		if len(left) <= most {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Errorf("%d processes are left, of them %d too many", len(left), len(left)-most)
+			for _, p := range left {
+				s.t.Logf("%d %q", p.pid, p.line)
+			}
+			return
+		}
+	}
 }

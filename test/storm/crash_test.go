@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,14 +25,14 @@ type crashes struct {
 }
 
 func TestNothingIsLeftOfACrashStorm(t *testing.T) {
-	s := &crashes{storm: begin(t), random: rand.New(rand.NewPCG(*seed, 0)), cwd: t.TempDir()}
+	s := &crashes{storm: begin(t, false), random: rand.New(rand.NewPCG(*seed, 0)), cwd: t.TempDir()}
 	for round := range *cycles {
 		if round > 0 {
-			s.client = start(t, s.client.stderr, s.env, s.program, "run", "-c", s.config)
+			s.run(s.client.stderr)
 		}
 		s.round(round%2 == 0)
 	}
-	s.client = start(t, s.client.stderr, s.env, s.program, "run", "-c", s.config)
+	s.run(s.client.stderr)
 	s.loadAll()
 	s.client.stop()
 	s.nothingLeft()
@@ -126,29 +125,6 @@ func (s *crashes) plugins() (pids []int) {
 		}
 	}
 	return pids
-}
-
-type process struct {
-	pid  int
-	line []byte
-}
-
-// processes are all that are dsh, or have its environment: what it runs.
-func (s *storm) processes() (found []process) {
-	entries, _ := os.ReadDir("/proc")
-	for _, entry := range entries {
-		var pid int
-		if _, err := fmt.Sscan(entry.Name(), &pid); err != nil || pid == os.Getpid() {
-			continue
-		}
-		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if exe == s.program || bytes.Contains(environ, []byte("XDG_RUNTIME_DIR="+s.runtime)) {
-			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			found = append(found, process{pid, line})
-		}
-	}
-	return found
 }
 
 // nothingLeft gives what is dying five seconds.
