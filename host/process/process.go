@@ -104,11 +104,25 @@ func (p *Process) handshake(ctx context.Context) error {
 	return nil
 }
 
-// explain adds to a failed start what the process left behind.
+// explain says why a start failed, in one line, with what the process left behind.
 func (p *Process) explain(err error) error {
-	message, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
-	if p.runner.exited() {
-		return fmt.Errorf("cannot start: %s (%s)", message, p.runner.report())
+	message, rest, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
+	line, noHandshake := strings.CutPrefix(message, "Unrecognized remote plugin message:")
+	noLine := strings.HasPrefix(rest, "Failed to read any lines")
+	left := ""
+	switch {
+	case noHandshake && !noLine: // how it ended is our doing
+		message = fmt.Sprintf("its stdout begins with %.200q and not with the handshake of a plugin of dsh", strings.TrimSpace(line))
+		left = p.runner.lastWords()
+	case !p.runner.exited():
+	case noLine, message == "plugin exited before we could connect":
+		message = "it exited before its handshake"
+		fallthrough
+	default:
+		left = p.runner.report()
+	}
+	if left != "" {
+		message += " (" + left + ")"
 	}
 	return fmt.Errorf("cannot start: %s", message)
 }

@@ -150,21 +150,27 @@ func (r *processRunner) exited() bool {
 // report says how the process ended and what it last wrote. It waits for both.
 func (r *processRunner) report() string {
 	<-r.done
-	<-r.drained
 	how := "never started"
 	if r.state != nil {
 		how = r.state.String()
 	}
-	if lines := r.errors.lastLines(reportLines); lines != "" {
-		how += "; last on stderr: " + lines
+	if words := r.lastWords(); words != "" {
+		how += "; " + words
 	}
 	return how
 }
 
-// Diagnose implements runner.Runner.
-func (r *processRunner) Diagnose(context.Context) string {
-	return "is the program a plugin of dsh?"
+// lastWords is what the process last wrote, empty if that is nothing. It waits for its end.
+func (r *processRunner) lastWords() string {
+	<-r.drained
+	if lines := r.errors.lastLines(reportLines); lines != "" {
+		return "last on stderr: " + lines
+	}
+	return ""
 }
+
+// Diagnose implements runner.Runner. What there is to say of a failed start, [Process] says.
+func (r *processRunner) Diagnose(context.Context) string { return "" }
 
 // Stdout implements runner.Runner. go-plugin takes the first line; it would stop reading at a long one, so the rest never gets there.
 func (r *processRunner) Stdout() io.ReadCloser {
@@ -173,24 +179,7 @@ func (r *processRunner) Stdout() io.ReadCloser {
 
 // Stderr implements runner.Runner. go-plugin asks for it once and reads it to its end.
 func (r *processRunner) Stderr() io.ReadCloser {
-	return &stderrReader{untilDeadline{r.stderr}, r.errors, r.drained}
-}
-
-// stderrReader keeps the end of what passes.
-type stderrReader struct {
-	io.ReadCloser
-	kept *tail
-	end  chan struct{}
-}
-
-func (s *stderrReader) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	s.kept.write(p[:n])
-	if err != nil && s.end != nil {
-		close(s.end)
-		s.end = nil
-	}
-	return n, err
+	return guardLog(&stderrReader{untilDeadline{r.stderr}, r.errors, r.drained})
 }
 
 // Name implements runner.Runner.
