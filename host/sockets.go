@@ -25,7 +25,7 @@ const (
 // makeSocketDir makes a private directory with a short path for the sockets of one host, and removes those of hosts that were killed.
 // unlock removes it.
 func makeSocketDir(getenv func(string) string) (dir string, unlock func(), err error) {
-	base, err := socketBase(getenv)
+	base, err := socketBase(control.SocketBases(getenv))
 	if err != nil {
 		return "", nil, err
 	}
@@ -54,11 +54,10 @@ func makeSocketDir(getenv func(string) string) (dir string, unlock func(), err e
 	}, nil
 }
 
-// socketBase finds a private directory that is short enough: below $XDG_RUNTIME_DIR, else below the temporary directory, else below
-// /tmp.
-func socketBase(getenv func(string) string) (string, error) {
+// socketBase finds a private directory that is short enough: the first of these that is or can be made one.
+func socketBase(bases []string) (string, error) {
 	var errs []error
-	for _, base := range control.SocketBases(getenv) {
+	for _, base := range bases {
 		if len(base)+socketNameRoom > maxSocketPath {
 			errs = append(errs, fmt.Errorf("%s is too long: a socket's path has at most %d bytes, and %d are needed below it",
 				base, maxSocketPath, socketNameRoom))
