@@ -48,15 +48,21 @@ func timeoutNote(r *bashv1.Result) string {
 }
 
 func truncation(s *bashv1.Stream) string {
-	switch {
-	case !s.GetTruncated():
+	if !s.GetTruncated() {
 		return ""
-	case s.GetSpillPath() == "":
-		return "[output truncated; full output: (unavailable)]"
-	case s.GetSpillCapped():
-		return fmt.Sprintf("[output truncated; full output: %s (only its beginning: the file has reached its limit)]", s.GetSpillPath())
 	}
-	return fmt.Sprintf("[output truncated; full output: %s]", s.GetSpillPath())
+	return fmt.Sprintf("[output truncated; full output: %s]", place(s.GetSpillPath(), s.GetSpillCapped()))
+}
+
+// place says where the whole of a stream is.
+func place(spillPath string, capped bool) string {
+	switch {
+	case spillPath == "":
+		return "(unavailable)"
+	case capped:
+		return spillPath + " (only its beginning: the file has reached its limit)"
+	}
+	return spillPath
 }
 
 // backgroundText is what the model reads of a task.
@@ -67,19 +73,18 @@ func backgroundText(r *bashv1.ReadResponse) string {
 		t.line("(no new output)")
 	}
 	if r.GetDropped() {
-		t.line(fmt.Sprintf("[some output was dropped from memory; full output: %s]", paths(r.GetSpillPaths())))
+		t.line(fmt.Sprintf("[some output was dropped from memory; full output: %s]", places(r)))
 	}
 	t.line(statusText(r.GetStatus()))
 	return t.String()
 }
 
-func paths(spills []string) string {
+// places says where the streams are of which a task has lost output.
+func places(r *bashv1.ReadResponse) string {
 	var named []string
-	for _, path := range spills {
-		if path == "" {
-			path = "(unavailable)"
-		}
-		named = append(named, path)
+	for i, path := range r.GetSpillPaths() {
+		capped := r.GetSpillCapped()
+		named = append(named, place(path, i < len(capped) && capped[i]))
 	}
 	if len(named) == 0 {
 		return "(unavailable)"

@@ -73,6 +73,10 @@ func TestBackgroundText(t *testing.T) {
 			"o\n[stderr]\ne\n[some output was dropped from memory; full output: /s/o, /s/e]\n[status: running]"},
 		"lost bytes of one stream":  {&bashv1.ReadResponse{Stdout: []byte("o\n"), Dropped: true, SpillPaths: []string{"/s/o"}, Status: running}, "o\n[some output was dropped from memory; full output: /s/o]\n[status: running]"},
 		"lost bytes without a file": {&bashv1.ReadResponse{Stdout: []byte("o\n"), Dropped: true, SpillPaths: []string{""}, Status: running}, "o\n[some output was dropped from memory; full output: (unavailable)]\n[status: running]"},
+		"lost bytes of which the file has only the beginning": {&bashv1.ReadResponse{Stdout: []byte("o\n"), Dropped: true, SpillPaths: []string{"/s/o"}, SpillCapped: []bool{true}, Status: running},
+			"o\n[some output was dropped from memory; full output: /s/o (only its beginning: the file has reached its limit)]\n[status: running]"},
+		"lost bytes of two streams, one file has only the beginning": {&bashv1.ReadResponse{Stdout: []byte("o\n"), Dropped: true, SpillPaths: []string{"/s/o", "/s/e"}, SpillCapped: []bool{false, true}, Status: running},
+			"o\n[some output was dropped from memory; full output: /s/o, /s/e (only its beginning: the file has reached its limit)]\n[status: running]"},
 		"lost bytes without a word": {&bashv1.ReadResponse{Stdout: []byte("o\n"), Dropped: true, Status: running}, "o\n[some output was dropped from memory; full output: (unavailable)]\n[status: running]"},
 	} {
 		t.Run(name, func(t *testing.T) {

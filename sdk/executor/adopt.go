@@ -88,15 +88,10 @@ func (e *engine) handOver(ctx context.Context, t *task) error {
 	}
 	stdout, stderr := t.streams()
 	_, err := e.bash().Adopt(ctx, &bashv1.AdoptRequest{
-		Task: t.describe(), Stdout: unreadOutput(stdout), Stderr: unreadOutput(stderr), Read: t.isRead(), From: e.mark,
+		Task: t.describe(), Stdout: stdout.unread(), Stderr: stderr.unread(), Read: t.isRead(), From: e.mark,
 	})
 	t.moved = err == nil
 	return err
-}
-
-func unreadOutput(s *stream) *bashv1.AdoptRequest_Output {
-	data, dropped, path := s.unread()
-	return &bashv1.AdoptRequest_Output{Data: data, Dropped: dropped, SpillPath: path}
 }
 
 // takeBack makes a task this instance's again that it had given away.
@@ -180,7 +175,7 @@ func (s *server) Adopt(ctx context.Context, req *bashv1.AdoptRequest) (*bashv1.A
 
 // adoptOutput is the rest of a stream. Without a link to its spill file only what is in memory is left.
 func (e *engine) adoptOutput(o *bashv1.AdoptRequest_Output) *stream {
-	s := &spill{spills: &e.spills}
+	s := &spill{spills: &e.spills, capped: o.GetSpillCapped()}
 	if path := o.GetSpillPath(); path != "" {
 		link, err := e.spills.link(path)
 		if err != nil {

@@ -139,6 +139,23 @@ func TestTheSuccessorGetsTheTasksThatHaveEnded(t *testing.T) {
 	}
 }
 
+func TestThatASpillHasReachedItsLimitIsSaidByWhoeverHasTheTask(t *testing.T) {
+	old, successor, _ := succession(t, executor.Options{OutputLimit: 1000, SpillLimit: 1500})
+	said := func(r *bashv1.ReadResponse, err error) {
+		t.Helper()
+		if err != nil || len(r.GetSpillPaths()) != 2 || !slices.Equal(r.GetSpillCapped(), []bool{false, true}) {
+			t.Errorf("got %v, %v", r, err)
+		}
+	}
+	const command = "head -c 1500 /dev/zero; head -c 1501 /dev/zero >&2"
+	here, given := old.task(t, "s-1", command), old.task(t, "s-1", command)
+	eventually(t, "the ends told", func() bool { return len(old.events.all()) == 2 })
+	said(old.Read(t.Context(), here, "s-1"))
+	old.instance.Retire(pluginv1.RetireRequest_REASON_RELOAD)
+	eventually(t, "the tasks given away", func() bool { return slices.Contains(listed(t, successor), given) })
+	said(successor.Read(t.Context(), given, "s-1"))
+}
+
 func TestATaskIsTakenBackFromASuccessorThatFails(t *testing.T) {
 	old, successor, _ := succession(t, executor.Options{})
 	ended := old.task(t, "s-1", "echo out")

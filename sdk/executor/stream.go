@@ -65,12 +65,11 @@ func (s *stream) end(n int) []byte {
 	return s.tail.last(min(n, len(s.tail.buf)))
 }
 
-// spillPath is where the whole stream is; empty when it could not be written.
-func (s *stream) spillPath() string {
+// spilled is where the whole stream is, empty when it could not be written, and whether its end is missing there.
+func (s *stream) spilled() (path string, capped bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path, _ := s.spill.where()
-	return path
+	return s.spill.where()
 }
 
 func (s *stream) removeSpill() {
@@ -91,17 +90,18 @@ func leftOver(data []byte, dropped bool, s *spill) *stream {
 }
 
 // unread is what next would return of a finished stream, and where all of it is.
-func (s *stream) unread() (data []byte, dropped bool, spillPath string) {
+func (s *stream) unread() *bashv1.AdoptRequest_Output {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unread := s.written - s.read
+	o := &bashv1.AdoptRequest_Output{Dropped: unread > int64(s.limit)}
 	if unread > 0 {
-		data = s.tail.last(int(min(unread, int64(s.limit))))
+		o.Data = s.tail.last(int(min(unread, int64(s.limit))))
 	}
 	if s.spill != nil {
-		spillPath, _ = s.spill.where()
+		o.SpillPath, o.SpillCapped = s.spill.where()
 	}
-	return data, unread > int64(s.limit), spillPath
+	return o
 }
 
 // next returns what came since the last call; dropped tells that some of it is not in memory any more. Unless the stream is

@@ -132,8 +132,10 @@ func (t *task) isRead() bool {
 
 func (t *task) noteDrop(r *bashv1.ReadResponse, s *stream, dropped bool) {
 	if dropped {
+		path, capped := s.spilled()
 		r.Dropped = true
-		r.SpillPaths = append(r.SpillPaths, s.spillPath())
+		r.SpillPaths = append(r.SpillPaths, path)
+		r.SpillCapped = append(r.SpillCapped, capped)
 	}
 }
 

@@ -800,8 +800,10 @@ type ReadResponse struct {
 	// Some output was dropped from memory before it was read: stdout and stderr are what was retained.
 	Dropped bool `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	// Where the streams with dropped output were spilled to; an empty entry could not be written.
-	SpillPaths    []string    `protobuf:"bytes,4,rep,name=spill_paths,json=spillPaths,proto3" json:"spill_paths,omitempty"`
-	Status        *TaskStatus `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
+	SpillPaths []string    `protobuf:"bytes,4,rep,name=spill_paths,json=spillPaths,proto3" json:"spill_paths,omitempty"`
+	Status     *TaskStatus `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
+	// For each of spill_paths: the file stopped at the executor's limit and lacks the end of the stream. Missing entries are false.
+	SpillCapped   []bool `protobuf:"varint,6,rep,packed,name=spill_capped,json=spillCapped,proto3" json:"spill_capped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -867,6 +869,13 @@ func (x *ReadResponse) GetSpillPaths() []string {
 func (x *ReadResponse) GetStatus() *TaskStatus {
 	if x != nil {
 		return x.Status
+	}
+	return nil
+}
+
+func (x *ReadResponse) GetSpillCapped() []bool {
+	if x != nil {
+		return x.SpillCapped
 	}
 	return nil
 }
@@ -1535,7 +1544,9 @@ type AdoptRequest_Output struct {
 	Dropped bool `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	// Where the whole stream was spilled to. Empty: nowhere. The adopter makes a link to it; the file's present name is gone when its
 	// maker is.
-	SpillPath     string `protobuf:"bytes,3,opt,name=spill_path,json=spillPath,proto3" json:"spill_path,omitempty"`
+	SpillPath string `protobuf:"bytes,3,opt,name=spill_path,json=spillPath,proto3" json:"spill_path,omitempty"`
+	// The file stopped at the limit and lacks the end of the stream.
+	SpillCapped   bool `protobuf:"varint,4,opt,name=spill_capped,json=spillCapped,proto3" json:"spill_capped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1589,6 +1600,13 @@ func (x *AdoptRequest_Output) GetSpillPath() string {
 		return x.SpillPath
 	}
 	return ""
+}
+
+func (x *AdoptRequest_Output) GetSpillCapped() bool {
+	if x != nil {
+		return x.SpillCapped
+	}
+	return false
 }
 
 var File_dsh_bash_v1_bash_proto protoreflect.FileDescriptor
@@ -1652,14 +1670,15 @@ const file_dsh_bash_v1_bash_proto_rawDesc = "" +
 	"\vReadRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x02 \x01(\tR\tsessionId\"\xaa\x01\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\"\xcd\x01\n" +
 	"\fReadResponse\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12\x18\n" +
 	"\adropped\x18\x03 \x01(\bR\adropped\x12\x1f\n" +
 	"\vspill_paths\x18\x04 \x03(\tR\n" +
 	"spillPaths\x12/\n" +
-	"\x06status\x18\x05 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status\"\xc2\x01\n" +
+	"\x06status\x18\x05 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status\x12!\n" +
+	"\fspill_capped\x18\x06 \x03(\bR\vspillCapped\"\xc2\x01\n" +
 	"\n" +
 	"TaskStatus\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.dsh.bash.v1.TaskStatus.StateR\x05state\x12%\n" +
@@ -1687,18 +1706,19 @@ const file_dsh_bash_v1_bash_proto_rawDesc = "" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12/\n" +
 	"\x06status\x18\x06 \x01(\v2\x17.dsh.bash.v1.TaskStatusR\x06status\x124\n" +
 	"\astarted\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\xa8\x02\n" +
+	"\x05ended\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\xcb\x02\n" +
 	"\fAdoptRequest\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.dsh.bash.v1.TaskR\x04task\x128\n" +
 	"\x06stdout\x18\x02 \x01(\v2 .dsh.bash.v1.AdoptRequest.OutputR\x06stdout\x128\n" +
 	"\x06stderr\x18\x03 \x01(\v2 .dsh.bash.v1.AdoptRequest.OutputR\x06stderr\x12\x12\n" +
 	"\x04read\x18\x04 \x01(\bR\x04read\x12\x12\n" +
-	"\x04from\x18\x05 \x01(\tR\x04from\x1aU\n" +
+	"\x04from\x18\x05 \x01(\tR\x04from\x1ax\n" +
 	"\x06Output\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x18\n" +
 	"\adropped\x18\x02 \x01(\bR\adropped\x12\x1d\n" +
 	"\n" +
-	"spill_path\x18\x03 \x01(\tR\tspillPath\"\x0f\n" +
+	"spill_path\x18\x03 \x01(\tR\tspillPath\x12!\n" +
+	"\fspill_capped\x18\x04 \x01(\bR\vspillCapped\"\x0f\n" +
 	"\rAdoptResponse\"\x8b\x01\n" +
 	"\fTaskFinished\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1d\n" +
