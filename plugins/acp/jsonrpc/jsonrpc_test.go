@@ -96,6 +96,7 @@ func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`, `{"jsonrpc":"2.0","id":"\ud800","method":"m"}`,
 		`[]`, `{}`, `{"id":1e400}`, `{"id":-0,"method":"m","jsonrpc":"2.0"}`, "\xff", `{"a":{"b":[1,2,{"c":null}]}}`, `{"error":5,"id":2}`,
+		`{"jsonrpc":"2.0","method":""}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -108,7 +109,7 @@ func FuzzReader(f *testing.F) {
 			}
 			return
 		}
-		if m.Kind == 0 || (m.Kind == Response) != (m.Method == "") && m.Method == "" {
+		if m.Kind == 0 || m.Kind == Response && m.Method != "" {
 			t.Fatalf("message %+v", m)
 		}
 		answer := Answer(m.ID, struct{}{})
