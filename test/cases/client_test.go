@@ -76,7 +76,8 @@ type home struct {
 	t     *testing.T
 	model *model
 	dir   string
-	file  string // the configuration
+	file  string   // the configuration
+	line  []string // what starts dsh
 	env   []string
 	attr  *syscall.SysProcAttr
 }
@@ -92,6 +93,7 @@ func newHome(t *testing.T, c configuration) *home {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := &home{t: t, model: startModel(t), dir: dir, file: filepath.Join(dir, "dsh.yaml"), attr: &syscall.SysProcAttr{}}
+	h.line = []string{program, "run", "-c", h.file}
 	if c.bash == "" {
 		c.bash = "{}"
 	}
@@ -134,7 +136,33 @@ type editor struct {
 	mu      sync.Mutex
 	number  int
 	waiting map[int]chan answer
-	updates []json.RawMessage
+	frames  []frame // what dsh has said, in order
+}
+
+// frame is a message of dsh: an answer, or an update.
+type frame struct {
+	ID     *int
+	Method string
+	Params struct {
+		SessionID string
+		Update    update
+	}
+	answer
+}
+
+// update is what a session/update tells of.
+type update struct {
+	SessionUpdate string
+	Content       json.RawMessage
+	ToolCallID    string
+	Status        string
+}
+
+// text is what a chunk of a message says.
+func (u update) text() string {
+	var content struct{ Text string }
+	_ = json.Unmarshal(u.Content, &content) // a card has a list
+	return content.Text
 }
 
 type answer struct {
@@ -148,7 +176,7 @@ type answer struct {
 // start starts dsh run and greets it.
 func (h *home) start() *editor {
 	h.t.Helper()
-	e := &editor{h: h, cmd: exec.Command(program, "run", "-c", h.file), log: &logBuffer{}, ended: make(chan struct{}), waiting: map[int]chan answer{}}
+	e := &editor{h: h, cmd: exec.Command(h.line[0], h.line[1:]...), log: &logBuffer{}, ended: make(chan struct{}), waiting: map[int]chan answer{}}
 	e.cmd.Env, e.cmd.Dir, e.cmd.Stderr, e.cmd.SysProcAttr = h.env, h.dir, e.log, h.attr
 	stdout, err := e.cmd.StdoutPipe()
 	if err != nil {
@@ -166,31 +194,36 @@ func (h *home) start() *editor {
 	return e
 }
 
-// read deals with what dsh says: every line is a frame.
+// read deals with what dsh says: every line is a frame, and every answer is that of a request which has none yet.
 func (e *editor) read(stdout io.Reader) {
 	defer close(e.ended)
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
-		var frame struct {
-			ID     *int            `json:"id"`
-			Method string          `json:"method"`
-			Params json.RawMessage `json:"params"`
-			answer
-		}
-		if err := json.Unmarshal(lines.Bytes(), &frame); err != nil {
-			e.h.t.Errorf("not a frame: %.200q", lines.Bytes())
+		var f frame
+		if err := json.Unmarshal(lines.Bytes(), &f); err != nil || f.Method == "" && f.ID == nil {
+			e.h.t.Errorf("not a frame: %.200q, %v", lines.Bytes(), err)
 			continue
 		}
 		e.mu.Lock()
-		if frame.Method != "" {
-			e.updates = append(e.updates, slices.Clone(frame.Params))
-		} else if frame.ID != nil {
-			e.waiting[*frame.ID] <- frame.answer
-			delete(e.waiting, *frame.ID)
+		e.frames = append(e.frames, f)
+		if f.Method == "" {
+			if waiting, ok := e.waiting[*f.ID]; ok {
+				waiting <- f.answer
+			} else {
+				e.h.t.Errorf("nothing waits for this answer: %.200s", lines.Bytes())
+			}
+			delete(e.waiting, *f.ID)
 		}
 		e.mu.Unlock()
 	}
+}
+
+// since are the frames that dsh has sent after the first n.
+func (e *editor) since(n int) []frame {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.frames[n:])
 }
 
 // send sends a request and returns where its answer will be.
@@ -205,6 +238,15 @@ func (e *editor) send(method string, params any) <-chan answer {
 		e.h.t.Errorf("send %s: %v", method, err)
 	}
 	return answers
+}
+
+// notify sends what gets no answer.
+func (e *editor) notify(method string, params any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := io.WriteString(e.stdin, encode(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})+"\n"); err != nil {
+		e.h.t.Errorf("send %s: %v", method, err)
+	}
 }
 
 // await returns the answer of a request that must succeed.
@@ -256,13 +298,28 @@ func (e *editor) prompt(session string, calls ...call) []string {
 // begin is prompt without waiting.
 func (e *editor) begin(session string, calls ...call) (results func() []string, wait func()) {
 	script := e.h.model.add(calls)
-	answers := e.send("session/prompt", map[string]any{
-		"sessionId": session, "prompt": []any{map[string]any{"type": "text", "text": script}},
-	})
+	answers := e.ask(session, script)
 	return func() []string { return e.h.model.results(script) }, func() {
 		e.h.t.Helper()
 		e.await("session/prompt", answers)
 	}
+}
+
+// ask prompts with a script and returns where the answer will be.
+func (e *editor) ask(session, script string) <-chan answer {
+	return e.send("session/prompt", map[string]any{
+		"sessionId": session, "prompt": []any{map[string]any{"type": "text", "text": script}},
+	})
+}
+
+// stopReason waits for the answer of a prompt.
+func (e *editor) stopReason(answers <-chan answer) string {
+	e.h.t.Helper()
+	var result struct{ StopReason string }
+	if err := json.Unmarshal(e.await("session/prompt", answers), &result); err != nil {
+		e.h.t.Fatal(err)
+	}
+	return result.StopReason
 }
 
 // stop ends dsh as an editor that is closed, once.

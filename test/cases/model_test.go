@@ -47,6 +47,7 @@ type model struct {
 
 	mu       sync.Mutex
 	scripts  map[string][]call
+	says     map[string][]string  // pieces that are streamed before the first call
 	requests map[string][]request // of each script, in order
 }
 
@@ -58,24 +59,53 @@ type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 	Calls   []struct {
+		ID       string                           `json:"id"`
 		Function struct{ Name, Arguments string } `json:"function"`
 	} `json:"tool_calls"`
+	CallID string `json:"tool_call_id"` // of a tool: what it answers
+}
+
+// disorder is why an endpoint refuses messages in this order; empty: it takes them. Each call is answered once, in the order of the
+// calls, before anything else is said; the model speaks when it is spoken to.
+func (r request) disorder() string {
+	var open []string // calls without an answer
+	before := ""
+	for i, msg := range r.Messages {
+		switch {
+		case msg.Role == "tool" && (len(open) == 0 || open[0] != msg.CallID):
+			return fmt.Sprintf("message %d answers %q, unanswered are %q", i, msg.CallID, open)
+		case msg.Role == "tool":
+			open = open[1:]
+		case len(open) > 0:
+			return fmt.Sprintf("message %d is the %s's, and %q are unanswered", i, msg.Role, open)
+		case msg.Role == "system" && i > 0, msg.Role == "assistant" && before != "user" && before != "tool":
+			return fmt.Sprintf("message %d is the %s's after the %s's", i, msg.Role, before)
+		}
+		for _, c := range msg.Calls {
+			open = append(open, c.ID)
+		}
+		before = msg.Role
+	}
+	if before != "user" && before != "tool" || len(open) > 0 {
+		return fmt.Sprintf("the last message is the %s's, and %q are unanswered", before, open)
+	}
+	return ""
 }
 
 func startModel(t *testing.T) *model {
-	m := &model{t: t, scripts: map[string][]call{}, requests: map[string][]request{}}
+	m := &model{t: t, scripts: map[string][]call{}, says: map[string][]string{}, requests: map[string][]request{}}
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	m.url = server.URL
 	return m
 }
 
-// add stores a script and returns the message that names it.
-func (m *model) add(calls []call) string {
+// add stores a script and returns the message that names it. Before the first call the model says some pieces.
+func (m *model) add(calls []call, says ...string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name := fmt.Sprint("script ", len(m.scripts))
-	m.scripts[name] = calls
+	m.scripts[name], m.says[name] = calls, says
 	return name
 }
 
@@ -94,18 +124,24 @@ func (r request) script() (name string, answered int) {
 
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	var req request
-	if err == nil {
-		err = json.Unmarshal(body, &req)
+	if err != nil {
+		return // a turn was cancelled while its request was sent
 	}
-	if err != nil || !utf8.Valid(body) || strings.ContainsRune(string(body), utf8.RuneError) {
+	var req request
+	if err = json.Unmarshal(body, &req); err != nil || !utf8.Valid(body) || strings.ContainsRune(string(body), utf8.RuneError) {
 		m.t.Errorf("a strict endpoint refuses this request: %v: %.300q", err, body)
 		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	if why := req.disorder(); why != "" {
+		m.t.Errorf("a strict endpoint refuses this request: %s: %.2000q", why, body)
+		http.Error(w, why, http.StatusBadRequest)
 		return
 	}
 	name, answered := req.script()
 	m.mu.Lock()
 	calls, known := m.scripts[name]
+	says := m.says[name]
 	m.requests[name] = append(m.requests[name], req)
 	m.mu.Unlock()
 	if !known {
@@ -120,9 +156,17 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"function": map[string]any{"name": c.tool, "arguments": c.arguments},
 		}}}, "tool_calls"
 	}
+	var choices []map[string]any
+	if answered == 0 {
+		for _, piece := range says {
+			choices = append(choices, map[string]any{"index": 0, "delta": map[string]any{"content": piece}})
+		}
+	}
+	choices = append(choices, map[string]any{"index": 0, "delta": delta}, map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": reason})
 	w.Header().Set("Content-Type", "text/event-stream")
-	for _, choice := range []map[string]any{{"index": 0, "delta": delta}, {"index": 0, "delta": map[string]any{}, "finish_reason": reason}} {
+	for _, choice := range choices {
 		fmt.Fprintf(w, "data: %s\n\n", encode(map[string]any{"object": "chat.completion.chunk", "choices": []any{choice}}))
+		_ = http.NewResponseController(w).Flush() // the pieces come one by one
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }

@@ -27,7 +27,7 @@ func (e *editor) until(session, id, want string) string {
 func (e *editor) context(session string) (texts []string) {
 	e.h.t.Helper()
 	script := e.h.model.add(nil)
-	e.call("session/prompt", map[string]any{"sessionId": session, "prompt": []any{map[string]any{"type": "text", "text": script}}})
+	e.await("session/prompt", e.ask(session, script))
 	for _, m := range e.h.model.last(script).Messages {
 		if strings.HasPrefix(m.Content, "<context ") {
 			texts = append(texts, m.Content)
