@@ -210,13 +210,14 @@ type editor struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
+	state  string // where the sessions are
 	lastID int
 }
 
-func startEditor(b *testing.B) *editor {
+func startEditor(b *testing.B, args ...string) *editor {
 	b.Helper()
-	e := &editor{b: b, cmd: exec.Command(dsh, "run")}
-	e.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+b.TempDir())
+	e := &editor{b: b, cmd: exec.Command(dsh, append([]string{"run"}, args...)...), state: b.TempDir()}
+	e.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+e.state)
 	e.cmd.Stderr = io.Discard // the log of the host
 	var err error
 	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
@@ -288,9 +289,10 @@ func BenchmarkInitialize(b *testing.B) {
 	})
 }
 
+const prompt = `{"sessionId":%q,"prompt":[{"type":"text","text":"true"}]}`
+
 // BenchmarkPrompt is a prompt that becomes one `true` call and an answer, over stdio: in a new session each time, and in one session.
 func BenchmarkPrompt(b *testing.B) {
-	const prompt = `{"sessionId":%q,"prompt":[{"type":"text","text":"true"}]}`
 	b.Run("floor-spawn", func(b *testing.B) {
 		measure(b, func() { spawn(b, "true") })
 	})
