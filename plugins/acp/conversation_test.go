@@ -49,6 +49,22 @@ func TestInitialize(t *testing.T) {
 	}
 }
 
+func TestTheAgentIsNamedDshUnlessTheConfigSaysOtherwise(t *testing.T) {
+	for want, config := range map[string]any{
+		`"agentInfo":{"name":"dsh","version":"`:                 nil,
+		`"agentInfo":{"name":"ours","version":"`:                map[string]any{"agentInfo": map[string]any{"name": "ours"}},
+		`"agentInfo":{"name":"ours","title":"Ours","version":"`: map[string]any{"agentInfo": map[string]any{"name": "ours", "title": "Ours"}},
+	} {
+		e := newEditor(t, say)
+		e.config = config
+		e.start()
+		e.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`)
+		if got := e.next(); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	cwd := t.TempDir()
 	tests := []struct{ name, line, want string }{

@@ -11,8 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	bashlocal "github.com/dsh-go/dsh/plugins/bash-local"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
+	"github.com/dsh-go/dsh/sdk/plugintest"
 	"github.com/dsh-go/dsh/sdk/tool"
 	"github.com/dsh-go/dsh/sdk/tool/tooltest"
 )
@@ -70,6 +72,14 @@ func TestTheDescriptionOfTimeoutMsNamesTheExecutorsLimits(t *testing.T) {
 				t.Errorf("schema %s\nwant it to contain %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestTheDescriptionOfDescriptionSaysWhomItIsFor(t *testing.T) {
+	const want = `"description":{"type":"string","description":"What the command does, in 5 to 10 words and active voice, ` +
+		`e.g. \"List the files of the project\". It is shown to people and has no effect on the execution."}`
+	if got := list(t, start(t, &executor{}))[0].GetInputSchema(); !strings.Contains(got, want) {
+		t.Errorf("schema %s\nwant it to contain %s", got, want)
 	}
 }
 
@@ -179,8 +189,7 @@ func TestAForegroundResult(t *testing.T) {
 			&toolsv1.Result{Content: content("a\uFFFD\uFFFD"), Display: content("```console\na\uFFFD\uFFFD\n```"), Exit: &toolsv1.Exit{}}},
 		"a missing directory is an error": {fails(codes.FailedPrecondition, "working directory does not exist: /tmp/gone"), "",
 			toolError("Error: working directory does not exist: /tmp/gone")},
-		"a missing shell is an error": {fails(codes.FailedPrecondition, "bash was not found in PATH"), "", toolError("Error: bash was not found in PATH")},
-		"an executor that crashes":    {fails(codes.Unavailable, `plugin "bash" was killed`), "", toolError(`Error: plugin "bash" was killed`)},
+		"an executor that crashes": {fails(codes.Unavailable, `plugin "bash" was killed`), "", toolError(`Error: plugin "bash" was killed`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := tooltest.Execute(t, start(t, &executor{run: test.run}), bashCall(t, "bash", command("c")))
@@ -190,6 +199,23 @@ func TestAForegroundResult(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAMissingShellIsAnErrorInTheExecutorsWords(t *testing.T) {
+	real := plugintest.Start(t, bashlocal.Plugin(), plugintest.Options{Config: object{"shell": "no-such-shell"}})
+	e := &executor{run: func(stream runStream) error {
+		ran, err := bashv1.NewBashClient(real.Conn()).Run(stream.Context())
+		if err != nil {
+			return err
+		}
+		if err := ran.Send(&bashv1.RunRequest{Request: &bashv1.RunRequest_Run_{Run: &bashv1.RunRequest_Run{Command: &bashv1.Command{Command: "true"}}}}); err != nil {
+			return err
+		}
+		_, err = ran.Recv()
+		return err
+	}}
+	got := tooltest.Execute(t, start(t, e), bashCall(t, "bash", command("true")))
+	wantResult(t, got.Result, toolError(`Error: shell not found: "no-such-shell": executable file not found in $PATH: install bash or set the executor's shell`))
 }
 
 func fails(code codes.Code, message string) func(runStream) error {
