@@ -286,7 +286,7 @@ func (a *fakeAgents) Prompt(r *agentsv1.PromptRequest, stream grpc.ServerStreami
 		return err
 	}
 	return a.stream(stream.Context(), s, from, true, func(e *agentsv1.Event) error {
-		return stream.Send(&agentsv1.PromptResponse{Response: &agentsv1.PromptResponse_Event{Event: e}})
+		return stream.Send(&agentsv1.PromptResponse{Response: &agentsv1.PromptResponse_Events_{Events: &agentsv1.PromptResponse_Events{Events: []*agentsv1.Event{e}}}})
 	})
 }
 
@@ -309,7 +309,7 @@ func (a *fakeAgents) Subscribe(r *agentsv1.SubscribeRequest, stream grpc.ServerS
 		return err
 	}
 	return a.stream(stream.Context(), s, int(r.GetAfterSeq()), r.GetFollow(), func(e *agentsv1.Event) error {
-		return stream.Send(&agentsv1.SubscribeResponse{Event: e})
+		return stream.Send(&agentsv1.SubscribeResponse{Events: []*agentsv1.Event{e}})
 	})
 }
 

@@ -16,6 +16,9 @@ import (
 // maxLag is how many bytes of events a turn may be ahead of a follower before it waits.
 const maxLag = 256 << 10
 
+// sendBytes is about how much of a log goes into one message; a longer event goes alone.
+const sendBytes = 32 << 10
+
 // follower reads a session's events for one call, out of the log's file at the call's own pace: what it has not read costs no
 // memory, and what it reads is what stands in the log. The session's lock guards it; seq is the call's own once it follows.
 type follower struct {
@@ -73,15 +76,15 @@ func (f *follower) settle(err error, end int64) {
 	}
 }
 
-// send streams events until the follower's end.
-func (s *session) send(ctx context.Context, f *follower, send func(*agentsv1.Event) error) error {
+// send streams events until the follower's end, as many at once as are there.
+func (s *session) send(ctx context.Context, f *follower, send func([]*agentsv1.Event) error) error {
 	var buffer []byte
 	for {
 		from, upTo, err := s.awaitEvents(ctx, f)
 		if err != nil || from == upTo {
 			return err
 		}
-		size := min(upTo-from, 32<<10)
+		size := min(upTo-from, sendBytes)
 		for {
 			if int64(cap(buffer)) < size {
 				buffer = make([]byte, size)
@@ -95,18 +98,55 @@ func (s *session) send(ctx context.Context, f *follower, send func(*agentsv1.Eve
 			}
 			size = min(upTo-from, size*4)
 		}
-		for line := range bytes.Lines(buffer[:bytes.LastIndexByte(buffer, '\n')+1]) {
-			f.seq++
-			// The stream may keep what it is given: the buffer is reused.
-			if err := send(&agentsv1.Event{Seq: f.seq, Json: bytes.Clone(line[:len(line)-1])}); err != nil {
+		// The stream may keep what it is given: the buffer is reused.
+		whole := bytes.Clone(buffer[:bytes.LastIndexByte(buffer, '\n')+1])
+		out := batch{send: func(events []*agentsv1.Event, bytes int64) error {
+			if err := send(events); err != nil {
 				return err
 			}
 			s.mu.Lock()
-			f.offset += int64(len(line))
+			defer s.mu.Unlock()
+			f.offset += bytes
 			s.followerMoved()
-			s.mu.Unlock()
+			return nil
+		}}
+		for line := range bytes.Lines(whole) {
+			f.seq++
+			if err := out.add(f.seq, line[:len(line)-1]); err != nil {
+				return err
+			}
+		}
+		if err := out.flush(); err != nil {
+			return err
 		}
 	}
+}
+
+// batch gathers events into messages of about sendBytes. send gets how many bytes of the log they are, too.
+type batch struct {
+	send   func(events []*agentsv1.Event, bytes int64) error
+	events []*agentsv1.Event
+	bytes  int64
+}
+
+func (b *batch) add(seq uint64, line []byte) error {
+	if b.bytes+int64(len(line)) > sendBytes {
+		if err := b.flush(); err != nil {
+			return err
+		}
+	}
+	b.events = append(b.events, &agentsv1.Event{Seq: seq, Json: line})
+	b.bytes += int64(len(line)) + 1
+	return nil
+}
+
+func (b *batch) flush() error {
+	if len(b.events) == 0 {
+		return nil
+	}
+	events, bytes := b.events, b.bytes
+	b.events, b.bytes = nil, 0
+	return b.send(events, bytes)
 }
 
 // awaitEvents waits until the log has more for the follower, and says from where to where. Nothing: this was the end.

@@ -37,7 +37,7 @@ func TestASubscriberGetsWhatStandsInTheLogByteForByte(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := answer.GetEvent(); e != nil {
+		for _, e := range answer.GetEvents().GetEvents() {
 			live = append(append(live, e.GetJson()...), '\n')
 			if decoded, err := agents.Decode(e.GetJson()); err != nil || decoded.Seq != e.GetSeq() {
 				t.Errorf("event %d decodes to %+v, %v", e.GetSeq(), decoded, err)

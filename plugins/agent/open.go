@@ -104,7 +104,7 @@ func checkCreated(created *agents.SessionCreated) error {
 
 // show hands the events of a stored session after event seq to send. It takes no lock and repairs nothing: another process may have the
 // session.
-func (a *agent) show(id string, seq uint64, send func(*agentsv1.Event) error) error {
+func (a *agent) show(id string, seq uint64, send func([]*agentsv1.Event) error) error {
 	if !validID(id) {
 		return unknownSession(id)
 	}
@@ -119,6 +119,7 @@ func (a *agent) show(id string, seq uint64, send func(*agentsv1.Event) error) er
 	defer file.Close()
 	l := &eventLog{file: file}
 	var failed error
+	out := batch{send: func(events []*agentsv1.Event, _ int64) error { return send(events) }}
 	err = l.scan(path, func(e agents.Event, line []byte) error {
 		if created, ok := e.Data.(*agents.SessionCreated); ok {
 			if err := checkCreated(created); err != nil {
@@ -126,10 +127,13 @@ func (a *agent) show(id string, seq uint64, send func(*agentsv1.Event) error) er
 			}
 		}
 		if e.Seq > seq {
-			failed = send(&agentsv1.Event{Seq: e.Seq, Json: bytes.Clone(line)})
+			failed = out.add(e.Seq, bytes.Clone(line))
 		}
 		return failed
 	})
+	if failed == nil {
+		failed = out.flush()
+	}
 	switch {
 	case failed != nil:
 		return failed

@@ -149,8 +149,8 @@ func (v *server) Prompt(req *agentsv1.PromptRequest, stream grpc.ServerStreaming
 	if err := stream.Send(&agentsv1.PromptResponse{Response: &agentsv1.PromptResponse_Accepted_{Accepted: &agentsv1.PromptResponse_Accepted{}}}); err != nil {
 		return err
 	}
-	return s.send(ctx, p.follower, func(e *agentsv1.Event) error {
-		return stream.Send(&agentsv1.PromptResponse{Response: &agentsv1.PromptResponse_Event{Event: e}})
+	return s.send(ctx, p.follower, func(events []*agentsv1.Event) error {
+		return stream.Send(&agentsv1.PromptResponse{Response: &agentsv1.PromptResponse_Events_{Events: &agentsv1.PromptResponse_Events{Events: events}}})
 	})
 }
 
@@ -262,7 +262,7 @@ func (v *server) Subscribe(req *agentsv1.SubscribeRequest, stream grpc.ServerStr
 		from, err := c.Subscribe(ctx, req)
 		return pump(from, err, stream)
 	})
-	send := func(e *agentsv1.Event) error { return stream.Send(&agentsv1.SubscribeResponse{Event: e}) }
+	send := func(events []*agentsv1.Event) error { return stream.Send(&agentsv1.SubscribeResponse{Events: events}) }
 	if status.Code(err) == codes.NotFound && !req.GetFollow() { // it is not live
 		return v.agent.show(req.GetSessionId(), req.GetAfterSeq(), send)
 	}

@@ -106,9 +106,9 @@ func (c *Client) Prompt(ctx context.Context, p Prompt) (*Events, error) {
 	if first.GetAccepted() == nil {
 		return nil, fmt.Errorf("prompt %s of session %s: the first response is %T, not accepted", p.PromptID, p.SessionID, first.GetResponse())
 	}
-	return &Events{func() (*agentsv1.Event, error) {
+	return &Events{recv: func() ([]*agentsv1.Event, error) {
 		answer, err := stream.Recv()
-		return answer.GetEvent(), err
+		return answer.GetEvents().GetEvents(), err
 	}}, nil
 }
 
@@ -180,15 +180,16 @@ func (c *Client) Subscribe(ctx context.Context, sessionID string, after uint64, 
 	if err != nil {
 		return nil, err
 	}
-	return &Events{func() (*agentsv1.Event, error) {
+	return &Events{recv: func() ([]*agentsv1.Event, error) {
 		answer, err := stream.Recv()
-		return answer.GetEvent(), err
+		return answer.GetEvents(), err
 	}}, nil
 }
 
-// Events is a stream of a session's events. The context of the call that made it frees it.
+// Events is a stream of a session's events, read by one goroutine. The context of the call that made it frees it.
 type Events struct {
-	recv func() (*agentsv1.Event, error)
+	recv func() ([]*agentsv1.Event, error)
+	got  []*agentsv1.Event // received, not read yet
 }
 
 // Next returns the next event, [io.EOF] after the last one. The session waits for a reader that falls far behind.
@@ -202,11 +203,19 @@ func (e *Events) Next() (Event, error) {
 
 // NextLine is Next for the event as it stands in the log, without the newline.
 func (e *Events) NextLine() ([]byte, error) {
-	raw, err := e.recv()
-	if errors.Is(err, io.EOF) {
-		return nil, io.EOF
+	for len(e.got) == 0 {
+		events, err := e.recv()
+		if errors.Is(err, io.EOF) {
+			return nil, io.EOF
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.got = events
 	}
-	return raw.GetJson(), err
+	next := e.got[0]
+	e.got = e.got[1:]
+	return next.GetJson(), nil
 }
 
 func (b ContentBlock) proto() (*agentsv1.ContentBlock, error) {

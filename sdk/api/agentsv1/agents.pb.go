@@ -791,7 +791,7 @@ type PromptResponse struct {
 	// Types that are valid to be assigned to Response:
 	//
 	//	*PromptResponse_Accepted_
-	//	*PromptResponse_Event
+	//	*PromptResponse_Events_
 	Response      isPromptResponse_Response `protobuf_oneof:"response"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -843,10 +843,10 @@ func (x *PromptResponse) GetAccepted() *PromptResponse_Accepted {
 	return nil
 }
 
-func (x *PromptResponse) GetEvent() *Event {
+func (x *PromptResponse) GetEvents() *PromptResponse_Events {
 	if x != nil {
-		if x, ok := x.Response.(*PromptResponse_Event); ok {
-			return x.Event
+		if x, ok := x.Response.(*PromptResponse_Events_); ok {
+			return x.Events
 		}
 	}
 	return nil
@@ -861,13 +861,13 @@ type PromptResponse_Accepted_ struct {
 	Accepted *PromptResponse_Accepted `protobuf:"bytes,1,opt,name=accepted,proto3,oneof"`
 }
 
-type PromptResponse_Event struct {
-	Event *Event `protobuf:"bytes,2,opt,name=event,proto3,oneof"`
+type PromptResponse_Events_ struct {
+	Events *PromptResponse_Events `protobuf:"bytes,2,opt,name=events,proto3,oneof"`
 }
 
 func (*PromptResponse_Accepted_) isPromptResponse_Response() {}
 
-func (*PromptResponse_Event) isPromptResponse_Response() {}
+func (*PromptResponse_Events_) isPromptResponse_Response() {}
 
 // Event is one entry of a session's log.
 type Event struct {
@@ -1589,8 +1589,9 @@ func (x *SubscribeRequest) GetFollow() bool {
 }
 
 type SubscribeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Event         *Event                 `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One or more, in their order.
+	Events        []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1625,9 +1626,9 @@ func (*SubscribeResponse) Descriptor() ([]byte, []int) {
 	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *SubscribeResponse) GetEvent() *Event {
+func (x *SubscribeResponse) GetEvents() []*Event {
 	if x != nil {
-		return x.Event
+		return x.Events
 	}
 	return nil
 }
@@ -1782,6 +1783,51 @@ func (*PromptResponse_Accepted) Descriptor() ([]byte, []int) {
 	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{13, 0}
 }
 
+// Events are one or more events, in their order.
+type PromptResponse_Events struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromptResponse_Events) Reset() {
+	*x = PromptResponse_Events{}
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromptResponse_Events) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromptResponse_Events) ProtoMessage() {}
+
+func (x *PromptResponse_Events) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromptResponse_Events.ProtoReflect.Descriptor instead.
+func (*PromptResponse_Events) Descriptor() ([]byte, []int) {
+	return file_dsh_agents_v1_agents_proto_rawDescGZIP(), []int{13, 1}
+}
+
+func (x *PromptResponse_Events) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 type Option_Value struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1793,7 +1839,7 @@ type Option_Value struct {
 
 func (x *Option_Value) Reset() {
 	*x = Option_Value{}
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[32]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1851,7 @@ func (x *Option_Value) String() string {
 func (*Option_Value) ProtoMessage() {}
 
 func (x *Option_Value) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_agents_v1_agents_proto_msgTypes[32]
+	mi := &file_dsh_agents_v1_agents_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,12 +1944,14 @@ const file_dsh_agents_v1_agents_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tmime_type\x18\x02 \x01(\tR\bmimeType\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04textB\a\n" +
-	"\x05block\"\x9c\x01\n" +
+	"\x05block\"\xe6\x01\n" +
 	"\x0ePromptResponse\x12D\n" +
-	"\baccepted\x18\x01 \x01(\v2&.dsh.agents.v1.PromptResponse.AcceptedH\x00R\baccepted\x12,\n" +
-	"\x05event\x18\x02 \x01(\v2\x14.dsh.agents.v1.EventH\x00R\x05event\x1a\n" +
+	"\baccepted\x18\x01 \x01(\v2&.dsh.agents.v1.PromptResponse.AcceptedH\x00R\baccepted\x12>\n" +
+	"\x06events\x18\x02 \x01(\v2$.dsh.agents.v1.PromptResponse.EventsH\x00R\x06events\x1a\n" +
 	"\n" +
-	"\bAcceptedB\n" +
+	"\bAccepted\x1a6\n" +
+	"\x06Events\x12,\n" +
+	"\x06events\x18\x01 \x03(\v2\x14.dsh.agents.v1.EventR\x06eventsB\n" +
 	"\n" +
 	"\bresponse\"-\n" +
 	"\x05Event\x12\x10\n" +
@@ -1959,9 +2007,9 @@ const file_dsh_agents_v1_agents_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"?\n" +
-	"\x11SubscribeResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.dsh.agents.v1.EventR\x05event2\xe6\x06\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"A\n" +
+	"\x11SubscribeResponse\x12,\n" +
+	"\x06events\x18\x01 \x03(\v2\x14.dsh.agents.v1.EventR\x06events2\xe6\x06\n" +
 	"\x06Agents\x12E\n" +
 	"\x06Create\x12\x1c.dsh.agents.v1.CreateRequest\x1a\x1d.dsh.agents.v1.CreateResponse\x12?\n" +
 	"\x04Load\x12\x1a.dsh.agents.v1.LoadRequest\x1a\x1b.dsh.agents.v1.LoadResponse\x12?\n" +
@@ -1989,7 +2037,7 @@ func file_dsh_agents_v1_agents_proto_rawDescGZIP() []byte {
 }
 
 var file_dsh_agents_v1_agents_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dsh_agents_v1_agents_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_dsh_agents_v1_agents_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_dsh_agents_v1_agents_proto_goTypes = []any{
 	(AnswerRequest_Outcome)(0),        // 0: dsh.agents.v1.AnswerRequest.Outcome
 	(*CreateRequest)(nil),             // 1: dsh.agents.v1.CreateRequest
@@ -2024,51 +2072,53 @@ var file_dsh_agents_v1_agents_proto_goTypes = []any{
 	(*ContentBlock_ResourceLink)(nil), // 30: dsh.agents.v1.ContentBlock.ResourceLink
 	(*ContentBlock_Resource)(nil),     // 31: dsh.agents.v1.ContentBlock.Resource
 	(*PromptResponse_Accepted)(nil),   // 32: dsh.agents.v1.PromptResponse.Accepted
-	(*Option_Value)(nil),              // 33: dsh.agents.v1.Option.Value
-	(*timestamppb.Timestamp)(nil),     // 34: google.protobuf.Timestamp
+	(*PromptResponse_Events)(nil),     // 33: dsh.agents.v1.PromptResponse.Events
+	(*Option_Value)(nil),              // 34: dsh.agents.v1.Option.Value
+	(*timestamppb.Timestamp)(nil),     // 35: google.protobuf.Timestamp
 }
 var file_dsh_agents_v1_agents_proto_depIdxs = []int32{
 	7,  // 0: dsh.agents.v1.ListResponse.sessions:type_name -> dsh.agents.v1.SessionInfo
-	34, // 1: dsh.agents.v1.SessionInfo.updated:type_name -> google.protobuf.Timestamp
+	35, // 1: dsh.agents.v1.SessionInfo.updated:type_name -> google.protobuf.Timestamp
 	13, // 2: dsh.agents.v1.PromptRequest.content:type_name -> dsh.agents.v1.ContentBlock
 	30, // 3: dsh.agents.v1.ContentBlock.resource_link:type_name -> dsh.agents.v1.ContentBlock.ResourceLink
 	31, // 4: dsh.agents.v1.ContentBlock.resource:type_name -> dsh.agents.v1.ContentBlock.Resource
 	32, // 5: dsh.agents.v1.PromptResponse.accepted:type_name -> dsh.agents.v1.PromptResponse.Accepted
-	15, // 6: dsh.agents.v1.PromptResponse.event:type_name -> dsh.agents.v1.Event
+	33, // 6: dsh.agents.v1.PromptResponse.events:type_name -> dsh.agents.v1.PromptResponse.Events
 	0,  // 7: dsh.agents.v1.AnswerRequest.outcome:type_name -> dsh.agents.v1.AnswerRequest.Outcome
 	22, // 8: dsh.agents.v1.OptionsResponse.options:type_name -> dsh.agents.v1.Option
-	33, // 9: dsh.agents.v1.Option.values:type_name -> dsh.agents.v1.Option.Value
+	34, // 9: dsh.agents.v1.Option.values:type_name -> dsh.agents.v1.Option.Value
 	26, // 10: dsh.agents.v1.InjectRequest.source:type_name -> dsh.agents.v1.Source
-	15, // 11: dsh.agents.v1.SubscribeResponse.event:type_name -> dsh.agents.v1.Event
-	1,  // 12: dsh.agents.v1.Agents.Create:input_type -> dsh.agents.v1.CreateRequest
-	3,  // 13: dsh.agents.v1.Agents.Load:input_type -> dsh.agents.v1.LoadRequest
-	5,  // 14: dsh.agents.v1.Agents.List:input_type -> dsh.agents.v1.ListRequest
-	8,  // 15: dsh.agents.v1.Agents.Close:input_type -> dsh.agents.v1.CloseRequest
-	10, // 16: dsh.agents.v1.Agents.Delete:input_type -> dsh.agents.v1.DeleteRequest
-	12, // 17: dsh.agents.v1.Agents.Prompt:input_type -> dsh.agents.v1.PromptRequest
-	16, // 18: dsh.agents.v1.Agents.Cancel:input_type -> dsh.agents.v1.CancelRequest
-	18, // 19: dsh.agents.v1.Agents.Answer:input_type -> dsh.agents.v1.AnswerRequest
-	20, // 20: dsh.agents.v1.Agents.Options:input_type -> dsh.agents.v1.OptionsRequest
-	23, // 21: dsh.agents.v1.Agents.SetOption:input_type -> dsh.agents.v1.SetOptionRequest
-	25, // 22: dsh.agents.v1.Agents.Inject:input_type -> dsh.agents.v1.InjectRequest
-	28, // 23: dsh.agents.v1.Agents.Subscribe:input_type -> dsh.agents.v1.SubscribeRequest
-	2,  // 24: dsh.agents.v1.Agents.Create:output_type -> dsh.agents.v1.CreateResponse
-	4,  // 25: dsh.agents.v1.Agents.Load:output_type -> dsh.agents.v1.LoadResponse
-	6,  // 26: dsh.agents.v1.Agents.List:output_type -> dsh.agents.v1.ListResponse
-	9,  // 27: dsh.agents.v1.Agents.Close:output_type -> dsh.agents.v1.CloseResponse
-	11, // 28: dsh.agents.v1.Agents.Delete:output_type -> dsh.agents.v1.DeleteResponse
-	14, // 29: dsh.agents.v1.Agents.Prompt:output_type -> dsh.agents.v1.PromptResponse
-	17, // 30: dsh.agents.v1.Agents.Cancel:output_type -> dsh.agents.v1.CancelResponse
-	19, // 31: dsh.agents.v1.Agents.Answer:output_type -> dsh.agents.v1.AnswerResponse
-	21, // 32: dsh.agents.v1.Agents.Options:output_type -> dsh.agents.v1.OptionsResponse
-	24, // 33: dsh.agents.v1.Agents.SetOption:output_type -> dsh.agents.v1.SetOptionResponse
-	27, // 34: dsh.agents.v1.Agents.Inject:output_type -> dsh.agents.v1.InjectResponse
-	29, // 35: dsh.agents.v1.Agents.Subscribe:output_type -> dsh.agents.v1.SubscribeResponse
-	24, // [24:36] is the sub-list for method output_type
-	12, // [12:24] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	15, // 11: dsh.agents.v1.SubscribeResponse.events:type_name -> dsh.agents.v1.Event
+	15, // 12: dsh.agents.v1.PromptResponse.Events.events:type_name -> dsh.agents.v1.Event
+	1,  // 13: dsh.agents.v1.Agents.Create:input_type -> dsh.agents.v1.CreateRequest
+	3,  // 14: dsh.agents.v1.Agents.Load:input_type -> dsh.agents.v1.LoadRequest
+	5,  // 15: dsh.agents.v1.Agents.List:input_type -> dsh.agents.v1.ListRequest
+	8,  // 16: dsh.agents.v1.Agents.Close:input_type -> dsh.agents.v1.CloseRequest
+	10, // 17: dsh.agents.v1.Agents.Delete:input_type -> dsh.agents.v1.DeleteRequest
+	12, // 18: dsh.agents.v1.Agents.Prompt:input_type -> dsh.agents.v1.PromptRequest
+	16, // 19: dsh.agents.v1.Agents.Cancel:input_type -> dsh.agents.v1.CancelRequest
+	18, // 20: dsh.agents.v1.Agents.Answer:input_type -> dsh.agents.v1.AnswerRequest
+	20, // 21: dsh.agents.v1.Agents.Options:input_type -> dsh.agents.v1.OptionsRequest
+	23, // 22: dsh.agents.v1.Agents.SetOption:input_type -> dsh.agents.v1.SetOptionRequest
+	25, // 23: dsh.agents.v1.Agents.Inject:input_type -> dsh.agents.v1.InjectRequest
+	28, // 24: dsh.agents.v1.Agents.Subscribe:input_type -> dsh.agents.v1.SubscribeRequest
+	2,  // 25: dsh.agents.v1.Agents.Create:output_type -> dsh.agents.v1.CreateResponse
+	4,  // 26: dsh.agents.v1.Agents.Load:output_type -> dsh.agents.v1.LoadResponse
+	6,  // 27: dsh.agents.v1.Agents.List:output_type -> dsh.agents.v1.ListResponse
+	9,  // 28: dsh.agents.v1.Agents.Close:output_type -> dsh.agents.v1.CloseResponse
+	11, // 29: dsh.agents.v1.Agents.Delete:output_type -> dsh.agents.v1.DeleteResponse
+	14, // 30: dsh.agents.v1.Agents.Prompt:output_type -> dsh.agents.v1.PromptResponse
+	17, // 31: dsh.agents.v1.Agents.Cancel:output_type -> dsh.agents.v1.CancelResponse
+	19, // 32: dsh.agents.v1.Agents.Answer:output_type -> dsh.agents.v1.AnswerResponse
+	21, // 33: dsh.agents.v1.Agents.Options:output_type -> dsh.agents.v1.OptionsResponse
+	24, // 34: dsh.agents.v1.Agents.SetOption:output_type -> dsh.agents.v1.SetOptionResponse
+	27, // 35: dsh.agents.v1.Agents.Inject:output_type -> dsh.agents.v1.InjectResponse
+	29, // 36: dsh.agents.v1.Agents.Subscribe:output_type -> dsh.agents.v1.SubscribeResponse
+	25, // [25:37] is the sub-list for method output_type
+	13, // [13:25] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_dsh_agents_v1_agents_proto_init() }
@@ -2083,7 +2133,7 @@ func file_dsh_agents_v1_agents_proto_init() {
 	}
 	file_dsh_agents_v1_agents_proto_msgTypes[13].OneofWrappers = []any{
 		(*PromptResponse_Accepted_)(nil),
-		(*PromptResponse_Event)(nil),
+		(*PromptResponse_Events_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2091,7 +2141,7 @@ func file_dsh_agents_v1_agents_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_agents_v1_agents_proto_rawDesc), len(file_dsh_agents_v1_agents_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
