@@ -1,8 +1,11 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -134,4 +137,80 @@ func TestATaskOfAnEarlierHostIsOverAndItsIDNotUsedAgain(t *testing.T) {
 	e.load(session, cwd)
 	expect(t, e.prompt(session, output("bash-1"), background("exit 4"), output("bash-3")),
 		"Error: task bash-1 is no longer running here, and its output is not kept any more", "started background task bash-2", `Error: unknown bash task "bash-3"`)
+}
+
+// Whatever has ended the task, the session that is loaded by a new host is told that it is over.
+func TestATaskThatRanWhenItsHostWentIsOver(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, e *editor){
+		"the host stopped": func(*testing.T, *editor) {},
+		"the host killed": func(t *testing.T, e *editor) {
+			if err := e.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the executor killed, then the host stopped": func(t *testing.T, e *editor) {
+			executor := e.plugin("bash-local")
+			if err := syscall.Kill(executor, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "another executor", func() bool {
+				pid, ok := e.find("bash-local")
+				return ok && pid != executor
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t, configuration{})
+			cwd := h.work()
+			e := h.start()
+			session, seconds := e.session(cwd), odd()
+			expect(t, e.prompt(session, background("sleep "+seconds)), "started background task bash-1")
+			end(t, e)
+			e.stop()
+			eventually(t, "the command gone", func() bool { return processesWith(seconds) == 0 })
+			e = h.start()
+			e.load(session, cwd)
+			expect(t, e.prompt(session, output("bash-1"), kill("bash-1"), background("true")),
+				"Error: task bash-1 is no longer running here, and its output is not kept any more",
+				"Error: task bash-1 is no longer running here, and its output is not kept any more",
+				"started background task bash-2")
+		})
+	}
+}
+
+// The fence is where the task is, not where the plugins that ask for it are.
+func TestTheFenceHoldsWhenAPluginIsReplaced(t *testing.T) {
+	e := newHome(t, configuration{}).start()
+	session, other := e.session(e.h.work()), e.session(e.h.work())
+	seconds, refused := odd(), "Error: task bash-1 belongs to another session"
+	expect(t, e.prompt(session, background("sleep "+seconds)), "started background task bash-1")
+	for _, row := range []string{"bash", "tool-bash", "agent", "acp", "bash"} {
+		e.reload(row)
+		expect(t, e.prompt(other, output("bash-1"), kill("bash-1")), refused, refused)
+		expect(t, e.attached(output("bash-1")), refused)
+		expect(t, e.prompt(session, output("bash-1")), "(no new output)\n[status: running]")
+	}
+	expect(t, e.prompt(session, kill("bash-1")), "killed background task bash-1")
+	e.until(session, "bash-1", "[status: killed by SIGTERM]")
+	expect(t, e.prompt(other, output("bash-1")), refused)
+	if processesWith(seconds) > 0 {
+		t.Error("the command is left")
+	}
+}
+
+// attached makes a call from a terminal, on behalf of no session, and returns what it printed.
+func (e *editor) attached(c call) []string {
+	e.h.t.Helper()
+	sockets, err := filepath.Glob(filepath.Join(e.h.dir, "dsh-*", "*", "control"))
+	if err != nil || len(sockets) != 1 {
+		e.h.t.Fatalf("control sockets %q, %v", sockets, err)
+	}
+	cmd := exec.Command(program, "call", "--attach", sockets[0], c.tool, c.arguments)
+	cmd.Env = e.h.env
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		e.h.t.Fatal(err)
+	}
+	return []string{strings.TrimSuffix(string(out), "\n")}
 }
