@@ -158,11 +158,15 @@ type update struct {
 	Status        string
 }
 
-// text is what a chunk of a message says.
+// text is what a chunk of a message says, or a card shows.
 func (u update) text() string {
-	var content struct{ Text string }
-	_ = json.Unmarshal(u.Content, &content) // a card has a list
-	return content.Text
+	type content struct{ Text string }
+	var chunk content
+	var card []struct{ Content content }
+	if json.Unmarshal(u.Content, &chunk) != nil && json.Unmarshal(u.Content, &card) == nil && len(card) > 0 {
+		chunk = card[0].Content
+	}
+	return chunk.Text
 }
 
 type answer struct {
@@ -403,6 +407,25 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		case <-limit:
 			t.Fatalf("still not: %s", what)
 		}
+	}
+}
+
+// gate is a command that tells when it runs, and then waits to be let through.
+const gate = "touch running; until [ -e open ]; do sleep .05; done"
+
+// atGate waits until a gate in a directory is reached.
+func atGate(t *testing.T, cwd string) {
+	t.Helper()
+	eventually(t, "the command runs", func() bool {
+		_, err := os.Stat(filepath.Join(cwd, "running"))
+		return err == nil
+	})
+}
+
+func openGate(t *testing.T, cwd string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(cwd, "open"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -16,7 +16,9 @@ func TestStdinIsEmptyAndNotTheEditors(t *testing.T) {
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("took %v", took)
 	}
-	results, wait := e.begin(session, run("timeout 3 cat >/dev/null; sleep 1; echo over"))
+	cwd := e.h.work()
+	results, wait := e.begin(e.session(cwd), run(gate+" & timeout 60 cat; wait; echo over"))
+	atGate(t, cwd)
 	var answers []<-chan answer
 	for range 20 {
 		answers = append(answers, e.send("session/new", map[string]any{"cwd": e.h.dir, "mcpServers": []any{}}))
@@ -24,6 +26,7 @@ func TestStdinIsEmptyAndNotTheEditors(t *testing.T) {
 	for _, a := range answers {
 		e.await("session/new", a)
 	}
+	openGate(t, cwd) // it cannot have been over before: all were answered while it ran
 	wait()
 	expect(t, results(), "over\n")
 }
