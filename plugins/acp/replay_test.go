@@ -1,11 +1,21 @@
 package acp_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
+
+	"github.com/dsh-go/dsh/plugins/acp"
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api/agentsv1"
+	"github.com/dsh-go/dsh/sdk/api/stdiov1"
+	"github.com/dsh-go/dsh/sdk/plugintest"
 )
 
 func usageLine(session string, used, size int) string {
@@ -75,6 +85,134 @@ func TestReplayPutsPiecesTogether(t *testing.T) {
 		outputCard("s1", "one", strings.Repeat(kib, 32)), outputCard("s1", "one", strings.Repeat(kib, 8)), outputCard("s1", "two", "1"),
 		outputCard("s1", "one", "2"), exitedCard("s1", "one", "completed", "null", "null"),
 		outputCard("s1", "two", `3\n4`), exitedCard("s1", "two", "completed", "null", "null"), resultLine("3", "{}"))
+}
+
+// countingAgents counts the bytes of the logs that the bridge has taken.
+type countingAgents struct {
+	*fakeAgents
+	taken atomic.Int64
+}
+
+func (a *countingAgents) Subscribe(r *agentsv1.SubscribeRequest, stream grpc.ServerStreamingServer[agentsv1.SubscribeResponse]) error {
+	return a.fakeAgents.Subscribe(r, countingStream{stream, &a.taken})
+}
+
+type countingStream struct {
+	grpc.ServerStreamingServer[agentsv1.SubscribeResponse]
+	taken *atomic.Int64
+}
+
+func (s countingStream) Send(r *agentsv1.SubscribeResponse) error {
+	if err := s.ServerStreamingServer.Send(r); err != nil {
+		return err
+	}
+	for _, e := range r.GetEvents() {
+		s.taken.Add(int64(len(e.GetJson())))
+	}
+	return nil
+}
+
+// settled waits until the bridge takes no more for a while.
+func (a *countingAgents) settled(t *testing.T) int64 {
+	t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for last := int64(-1); ; {
+		now := a.taken.Load()
+		if now == last && now > 0 {
+			return now
+		}
+		last = now
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			t.Fatalf("it still takes events; %d bytes so far", now)
+		}
+	}
+}
+
+// A long history waits for an editor that does not read, in the agent and not in the bridge, and holds up nobody else.
+func TestALongReplayWaitsForTheEditorAndHoldsUpNobodyElse(t *testing.T) {
+	const turns, output = 500, 42 << 10 // of ten events each; 20 MiB in all
+	e := newEditor(t, say)
+	counting := &countingAgents{fakeAgents: e.agents}
+	e.bridge = plugintest.Start(t, acp.Plugin(), plugintest.Options{Host: e.host, Seams: func(s grpc.ServiceRegistrar) {
+		stdiov1.RegisterStdioServer(s, e.stdio)
+		agentsv1.RegisterAgentsServer(s, counting)
+	}})
+	e.initialize(true)
+	e.newSession("s1")
+	e.newSession("s2")
+	e.send(sessionLine("1", "session/close", "s1"))
+	e.expect(resultLine("1", "{}"))
+	var want []string
+	zero, text := 0, strings.Repeat("x", output)
+	e.agents.change(func() {
+		for i := range turns {
+			id := fmt.Sprintf("c%d", i)
+			ask, answer := fmt.Sprintf("run %d", i), fmt.Sprintf("ran %d", i)
+			for _, data := range []agents.Data{
+				&agents.TurnStart{}, &agents.UserMessage{Content: []agents.ContentBlock{{Type: agents.BlockText, Text: ask}}}, &agents.StepStart{},
+				&agents.AssistantMessage{Text: answer}, bash(id, e.cwd), &agents.ToolStart{CallID: id}, &agents.ToolOutput{CallID: id, Text: text},
+				&agents.ToolResult{CallID: id, Exit: &agents.Exit{Code: &zero}}, &agents.StepEnd{}, &agents.TurnEnd{Reason: agents.ReasonCompleted},
+			} {
+				e.agents.sessions["s1"].append(data)
+			}
+			want = append(want, ask, answer)
+		}
+	})
+
+	e.stdio.change(func() { e.stdio.paused = true })
+	e.send(sessionLine("2", "session/load", "s1"))
+	if taken := counting.settled(t); taken > 4<<20 {
+		t.Errorf("the bridge holds %d bytes of events that the editor does not take", taken)
+	}
+	e.send(promptLine("3", "s2", "hello"))
+	e.waitForCall("Prompt s2 hello cancelled=false")
+	e.agents.turns.Wait()
+	e.stdio.change(func() { e.stdio.paused = false })
+
+	var got []string
+	shown, answered := 0, false
+	for frame := e.next(); frame != resultLine("2", "{}"); frame = e.next() {
+		var f struct {
+			Params struct {
+				SessionID string
+				Update    struct {
+					SessionUpdate string
+					Content       json.RawMessage
+					Meta          struct {
+						Output struct{ Data string } `json:"terminal_output"`
+					} `json:"_meta"`
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(frame), &f); err != nil {
+			t.Fatal(err)
+		}
+		answered = answered || frame == stopLine("3", "end_turn")
+		if f.Params.SessionID != "s1" {
+			continue
+		}
+		u := f.Params.Update
+		shown += len(u.Meta.Output.Data)
+		if strings.HasSuffix(u.SessionUpdate, "_message_chunk") {
+			var block struct{ Text string }
+			if err := json.Unmarshal(u.Content, &block); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, block.Text)
+		}
+	}
+	if !slices.Equal(got, want) || shown != turns*output {
+		t.Errorf("got %d messages and %d bytes of output, want %d and %d", len(got), shown, len(want), turns*output)
+	}
+	if !answered {
+		t.Error("the other session's prompt was answered only after the load")
+	}
+	e.quiet()
 }
 
 // BenchmarkReplay loads a session of 5,000 events.
