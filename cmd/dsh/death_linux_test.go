@@ -16,15 +16,21 @@ import (
 	"time"
 )
 
-// startDsh runs this test program as dsh. marker is an argument that only its own commands carry.
-func startDsh(t *testing.T, args ...string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout *bufio.Reader) {
+// output is what dsh prints, and can be closed as by a client that is gone.
+type output struct {
+	*bufio.Reader
+	io.Closer
+}
+
+// startDsh runs this test program as dsh, with a state of its own.
+func startDsh(t *testing.T, state string, args ...string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout output) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd = exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), "RUN_DSH=1", "GORACE="+raceOptions, "XDG_STATE_HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "RUN_DSH=1", "GORACE="+raceOptions, "XDG_STATE_HOME="+state)
 	cmd.Stderr = t.Output()
 	if stdin, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -40,7 +46,7 @@ func startDsh(t *testing.T, args ...string) (cmd *exec.Cmd, stdin io.WriteCloser
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return cmd, stdin, bufio.NewReader(out)
+	return cmd, stdin, output{bufio.NewReader(out), out}
 }
 
 // processes are the ids of the processes whose command line has all the words.
@@ -97,12 +103,12 @@ func within(t *testing.T, limit time.Duration, what string, true func() bool) {
 	}
 }
 
-const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}` + "\n"
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{"_meta":{"terminal_output":true}}}}` + "\n"
 
 // runCommand starts dsh run and has a session of it run a command.
-func runCommand(t *testing.T, command string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout *bufio.Reader) {
+func runCommand(t *testing.T, state, command string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout output) {
 	t.Helper()
-	cmd, stdin, stdout = startDsh(t, "run")
+	cmd, stdin, stdout = startDsh(t, state, "run")
 	fmt.Fprint(stdin, initialize)
 	fmt.Fprintf(stdin, `{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`+"\n", t.TempDir())
 	var session string
@@ -125,33 +131,38 @@ func TestNothingIsLeftWhenTheHostDies(t *testing.T) {
 	for number, test := range []struct {
 		name    string
 		command string
-		end     func(cmd *exec.Cmd, stdin io.Closer) error
+		end     func(cmd *exec.Cmd, stdin, stdout io.Closer) error
 		limit   time.Duration
+		orderly bool // the turn is ended and its end is stored
 	}{
-		{"SIGKILL of the host", "sleep %s", sigkill, 5 * time.Second},
-		{"SIGKILL of the host, a pipeline below a shell", "(sleep %s; true) | cat; true", sigkill, 5 * time.Second},
-		{"SIGKILL of the host, a command that moved away", "setsid sleep %s & (setsid setsid sleep %[1]s & ) ; sleep %[1]s; true", sigkill, 5 * time.Second},
-		{"SIGKILL of the host, a command that ignores SIGTERM", "trap '' TERM; sleep %s; true", sigkill, 5 * time.Second},
-		{"SIGTERM", "sleep %s; true", terminate(syscall.SIGTERM), 2 * time.Second},
-		{"SIGHUP", "sleep %s; true", terminate(syscall.SIGHUP), 2 * time.Second},
-		{"SIGINT", "sleep %s; true", terminate(syscall.SIGINT), 2 * time.Second},
-		{"end of input", "sleep %s; true", func(_ *exec.Cmd, stdin io.Closer) error { return stdin.Close() }, 2 * time.Second},
-		{"SIGTERM, a command that ignores it", "trap '' TERM; sleep %s; true", terminate(syscall.SIGTERM), 2 * time.Second},
-		{"two SIGTERMs", "trap '' TERM; sleep %s; true", func(cmd *exec.Cmd, _ io.Closer) error {
+		{"SIGKILL of the host", "sleep %s", sigkill, 5 * time.Second, false},
+		{"SIGKILL of the host, a pipeline below a shell", "(sleep %s; true) | cat; true", sigkill, 5 * time.Second, false},
+		{"SIGKILL of the host, a command that moved away", "setsid sleep %s & (setsid setsid sleep %[1]s & ) ; sleep %[1]s; true", sigkill, 5 * time.Second, false},
+		{"SIGKILL of the host, a command that ignores SIGTERM", "trap '' TERM; sleep %s; true", sigkill, 5 * time.Second, false},
+		{"SIGTERM", "sleep %s; true", terminate(syscall.SIGTERM), 2 * time.Second, true},
+		{"SIGHUP", "sleep %s; true", terminate(syscall.SIGHUP), 2 * time.Second, true},
+		{"SIGINT", "sleep %s; true", terminate(syscall.SIGINT), 2 * time.Second, true},
+		{"end of input", "sleep %s; true", func(_ *exec.Cmd, stdin, _ io.Closer) error { return stdin.Close() }, 2 * time.Second, true},
+		{"SIGTERM, a command that ignores it", "trap '' TERM; sleep %s; true", terminate(syscall.SIGTERM), 2 * time.Second, true},
+		{"two SIGTERMs", "trap '' TERM; sleep %s; true", func(cmd *exec.Cmd, _, _ io.Closer) error {
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			return cmd.Process.Signal(syscall.SIGTERM)
-		}, 2 * time.Second},
+		}, 2 * time.Second, false},
+		// Stdin stays open: what the command prints is the only thing by which dsh can notice.
+		{"the client reads no more", "while :; do echo x; sleep .1; done & sleep %s", func(_ *exec.Cmd, _, stdout io.Closer) error {
+			return stdout.Close()
+		}, 5 * time.Second, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			seconds := strconv.Itoa(31000 + number)
-			cmd, stdin, stdout := runCommand(t, fmt.Sprintf(test.command, seconds))
+			seconds, state := strconv.Itoa(31000+number), t.TempDir()
+			cmd, stdin, stdout := runCommand(t, state, fmt.Sprintf(test.command, seconds))
 			within(t, 10*time.Second, "the command runs", func() bool { return len(processes("sleep", seconds)) > 0 })
 			below := descendants(cmd.Process.Pid)
 			if len(below) < 6 {
 				t.Fatalf("the host has only %d descendants", len(below))
 			}
-			if err := test.end(cmd, stdin); err != nil {
+			if err := test.end(cmd, stdin, stdout); err != nil {
 				t.Fatal(err)
 			}
 			_, _ = io.Copy(io.Discard, stdout)
@@ -163,12 +174,30 @@ func TestNothingIsLeftWhenTheHostDies(t *testing.T) {
 			within(t, test.limit, "all plugins and commands are gone", func() bool {
 				return len(processes("sleep", seconds)) == 0 && !slices.ContainsFunc(below, alive)
 			})
+			if last := lastEvent(t, state); test.orderly && !strings.Contains(last, `"type":"turn/end"`) {
+				t.Errorf("the session's log ends with %q", last)
+			}
 		})
 	}
 }
 
-func sigkill(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() }
+// lastEvent is the last line of the log of the only session.
+func lastEvent(t *testing.T, state string) string {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(state, "dsh", "sessions", "*.jsonl"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("logs of sessions: %q, %v", logs, err)
+	}
+	text, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := strings.TrimSuffix(string(text), "\n")
+	return whole[strings.LastIndex(whole, "\n")+1:]
+}
 
-func terminate(signal syscall.Signal) func(*exec.Cmd, io.Closer) error {
-	return func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Signal(signal) }
+func sigkill(cmd *exec.Cmd, _, _ io.Closer) error { return cmd.Process.Kill() }
+
+func terminate(signal syscall.Signal) func(*exec.Cmd, io.Closer, io.Closer) error {
+	return func(cmd *exec.Cmd, _, _ io.Closer) error { return cmd.Process.Signal(signal) }
 }
