@@ -12,24 +12,27 @@ import (
 	"github.com/dsh-go/dsh/host/router"
 )
 
-// openControl opens the control socket: the control service, and beside it all seams, as the caller row "cli".
+// openControl opens the control socket: all seams, the host's own "control" among them, as the caller row "cli".
 func (h *Host) openControl() error {
 	if h.options.Control == nil {
 		return nil
 	}
-	socket := filepath.Join(h.dir, control.SocketName)
-	info := control.Info{
-		PID: os.Getpid(), Config: absolute(h.options.Config.File), Started: h.started, Seams: slices.Sorted(maps.Keys(h.seams)), Socket: socket,
-	}
+	socket := h.controlSocket()
 	var err error
-	h.control, err = h.router.Listen(socket, 0, &router.Caller{Row: "cli"}, func(s grpc.ServiceRegistrar) {
-		h.registerSeams(s)
-		control.Register(s, h, info, h.options.Control)
-	})
+	h.control, err = h.router.Listen(socket, 0, &router.Caller{Row: "cli"}, h.registerSeams)
 	if err == nil {
 		h.log.Info("the control socket is open", "socket", socket)
 	}
 	return err
+}
+
+func (h *Host) controlSocket() string { return filepath.Join(h.dir, control.SocketName) }
+
+func (h *Host) registerControl(s grpc.ServiceRegistrar) {
+	control.Register(s, h, control.Info{
+		PID: os.Getpid(), Config: absolute(h.options.Config.File), Started: h.started, Seams: slices.Sorted(maps.Keys(h.seams)),
+		Socket: h.controlSocket(),
+	}, h.options.Control)
 }
 
 // absolute is the absolute path of a file; what is no file stays: the name of a configuration that is built in.

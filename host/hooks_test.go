@@ -139,10 +139,14 @@ func TestHooksRuleOverCalls(t *testing.T) {
 }
 
 func TestAHookThatIsDownRefusesEveryCall(t *testing.T) {
-	_, conn, _ := run(t, twoRows+"  - {id: policy, plugin: hook, config: {before: never starts}}\n")
-	want := `Error: hook "policy" failed: row "policy" failed: activate: it does not start`
-	if got := callTool(t, conn, "run", "echo x").GetContent()[0].GetText(); got != want {
-		t.Errorf("got %q, want %q", got, want)
+	for config, want := range map[string]string{
+		"{before: never starts}": `Error: hook "policy" failed: row "policy" failed: activate: it does not start`,
+		"{befor: deny}":          `Error: hook "policy" failed: row "policy" failed: test.yaml:8: row "policy": unknown key "befor" in config; did you mean "before"?`,
+	} {
+		_, conn, _ := run(t, twoRows+"  - {id: policy, plugin: hook, config: "+config+"}\n")
+		if got := callTool(t, conn, "run", "echo x").GetContent()[0].GetText(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

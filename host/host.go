@@ -20,6 +20,7 @@ import (
 	"github.com/dsh-go/dsh/host/stdio"
 	"github.com/dsh-go/dsh/host/tools"
 	"github.com/dsh-go/dsh/sdk/api"
+	"github.com/dsh-go/dsh/sdk/api/controlv1"
 	"github.com/dsh-go/dsh/sdk/api/eventsv1"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 	"github.com/dsh-go/dsh/sdk/api/stdiov1"
@@ -40,7 +41,7 @@ type Options struct {
 	Dev bool
 	// Load reads the configuration again, for ReloadConfig.
 	Load func() (*config.Config, error)
-	// Control opens the control socket, on which these logs can be read. Nil: there is none.
+	// Control opens the control socket, on which these logs can be read, and serves the seam "control". Nil: there is none.
 	Control *control.Logs
 	// Numbers are in the keys of claims. Nil: they begin anew with each host.
 	Numbers *numbers.Counters
@@ -127,6 +128,9 @@ func newHost(o Options) (*Host, error) {
 	if o.Stdio != nil {
 		h.seams["stdio"] = stdiov1.Stdio_ServiceDesc.ServiceName
 	}
+	if o.Control != nil {
+		h.seams["control"] = controlv1.Control_ServiceDesc.ServiceName
+	}
 	h.ctx, h.kill = context.WithCancel(context.Background())
 	h.starts, h.noStarts = context.WithCancel(h.ctx)
 	for _, r := range o.Config.Rows {
@@ -176,6 +180,9 @@ func (h *Host) registerSeams(s grpc.ServiceRegistrar) {
 	eventsv1.RegisterEventsServer(s, h.events)
 	if h.options.Stdio != nil {
 		stdiov1.RegisterStdioServer(s, h.options.Stdio)
+	}
+	if h.options.Control != nil {
+		h.registerControl(s)
 	}
 }
 

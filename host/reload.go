@@ -14,12 +14,8 @@ import (
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
 
-const (
-	// retireTimeout is how long an instance has to let go of what its successor needs.
-	retireTimeout = 5 * time.Second
-	// probation is how long a new instance must live before the one it replaced is let go.
-	probation = 3 * time.Second
-)
+// retireTimeout is how long an instance has to let go of what its successor needs.
+const retireTimeout = 5 * time.Second
 
 // Reload is what a reload came to.
 type Reload = control.Reload
@@ -190,7 +186,7 @@ func (h *Host) switchTo(r *row, s *swap) {
 		h.tools.Remove(r.ID)
 	}
 	h.watch(r, s.successor)
-	h.retire(r, s.old, probation)
+	h.retire(r, s.old, h.config.Probation)
 }
 
 // rollBack takes the old instance back into service after its successor did not come up. One that cannot be resumed retires, and its

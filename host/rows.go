@@ -79,6 +79,10 @@ func (h *Host) start(r *row) {
 		case err != nil && h.stopping: // it was given up, whatever its error
 			h.end(r)
 		case err != nil:
+			if i.manifest != nil { // its configuration is at fault: what it would be is known, and a hook must not be passed over
+				r.manifest = i.manifest
+				h.expectHook(r)
+			}
 			h.failOrRestart(r, err)
 		default:
 			r.phase, r.manifest = pending, i.manifest

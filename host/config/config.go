@@ -23,10 +23,14 @@ type Config struct {
 	Rows  []Row
 	// ToolTimeout ends a tool call that runs longer.
 	ToolTimeout time.Duration
+	// Probation is how long a new instance must live before the one it replaced is let go.
+	Probation time.Duration
 }
 
 // defaultToolTimeout is longer than the longest time a command may ask for by default, ten minutes.
 const defaultToolTimeout = 11 * time.Minute
+
+const defaultProbation = 3 * time.Second
 
 // Row is one entry of the configuration. Exactly one of Plugin, Source and Command is set.
 type Row struct {
@@ -87,13 +91,13 @@ func Load(file string, lookup func(string) (string, bool)) (*Config, error) {
 
 // Parse is Load for text that is at hand. name stands for the file in messages, and includes are relative to its folder.
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
-	l := &loader{lookup: lookup, toolTimeout: defaultToolTimeout}
+	l := &loader{lookup: lookup, toolTimeout: defaultToolTimeout, probation: defaultProbation}
 	l.file(name, data)
 	l.checkIDs()
 	if len(l.errs) > 0 {
 		return nil, errors.Join(l.errs...)
 	}
-	return &Config{File: name, Files: l.files, Rows: l.rows, ToolTimeout: l.toolTimeout}, nil
+	return &Config{File: name, Files: l.files, Rows: l.rows, ToolTimeout: l.toolTimeout, Probation: l.probation}, nil
 }
 
 type loader struct {
@@ -104,6 +108,7 @@ type loader struct {
 	errs   []error
 
 	toolTimeout time.Duration
+	probation   time.Duration
 }
 
 func (l *loader) failf(where Position, format string, args ...any) {
@@ -128,7 +133,7 @@ func (l *loader) file(name string, data []byte) {
 		l.failf(Position{name, 1}, "the file is empty; a configuration has the key plugins")
 		return
 	}
-	fields := l.object(root, "", "include", "plugins", "tools")
+	fields := l.object(root, "", "include", "plugins", "tools", "reload")
 	if fields["include"] == nil && fields["plugins"] == nil && root.kind == mapping && len(root.entries) == 0 {
 		l.failf(root.where, "a configuration has the key plugins")
 	}
@@ -138,7 +143,10 @@ func (l *loader) file(name string, data []byte) {
 		}
 	}
 	if tools := fields["tools"]; tools != nil {
-		l.tools(tools)
+		l.milliseconds(tools, "tools", "timeoutMs", 1, &l.toolTimeout)
+	}
+	if reload := fields["reload"]; reload != nil {
+		l.milliseconds(reload, "reload", "probationMs", 0, &l.probation)
 	}
 	if plugins := fields["plugins"]; plugins != nil {
 		if plugins.kind != sequence {
@@ -151,17 +159,18 @@ func (l *loader) file(name string, data []byte) {
 	}
 }
 
-func (l *loader) tools(v *value) {
-	timeout := l.object(v, "tools", "timeoutMs")["timeoutMs"]
-	if timeout == nil {
+// milliseconds reads the only key of an object.
+func (l *loader) milliseconds(v *value, object, key string, least int64, into *time.Duration) {
+	field := l.object(v, object, key)[key]
+	if field == nil {
 		return
 	}
-	ms, err := strconv.ParseInt(fmt.Sprint(timeout.scalar), 10, 64)
-	if timeout.kind != number || err != nil || ms < 1 {
-		l.failf(timeout.where, "tools.timeoutMs must be a positive integer")
+	ms, err := strconv.ParseInt(fmt.Sprint(field.scalar), 10, 64)
+	if field.kind != number || err != nil || ms < least {
+		l.failf(field.where, "%s.%s must be an integer, at least %d", object, key, least)
 		return
 	}
-	l.toolTimeout = time.Duration(ms) * time.Millisecond
+	*into = time.Duration(ms) * time.Millisecond
 }
 
 func (l *loader) include(from string, item *value) {

@@ -73,8 +73,9 @@ func TestFaultsNameFileLineAndRemedy(t *testing.T) {
 		{"broken YAML", "plugins:\n  - id: [\n", "f.yaml:2: "},
 		{"two documents", "plugins: []\n---\nplugins: []\n", "f.yaml:3: a configuration is one YAML document"},
 		{"an include that is not there", "include: [gone.yaml]\n", "f.yaml:1: include: open gone.yaml: no such file or directory"},
-		{"a tool limit that is no number", "tools: {timeoutMs: soon}\n", "f.yaml:1: tools.timeoutMs must be a positive integer"},
-		{"a tool limit of nothing", "tools: {timeoutMs: 0}\n", "f.yaml:1: tools.timeoutMs must be a positive integer"},
+		{"a tool limit that is no number", "tools: {timeoutMs: soon}\n", "f.yaml:1: tools.timeoutMs must be an integer, at least 1"},
+		{"a probation in the past", "reload: {probationMs: -1}\n", "f.yaml:1: reload.probationMs must be an integer, at least 0"},
+		{"a tool limit of nothing", "tools: {timeoutMs: 0}\n", "f.yaml:1: tools.timeoutMs must be an integer, at least 1"},
 		{"an unknown anchor", "plugins:\n- {id: a, plugin: *b}\n", `f.yaml:2: no anchor "b" before this place`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

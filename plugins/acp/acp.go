@@ -38,6 +38,7 @@ import (
 	"github.com/dsh-go/dsh/sdk/agents"
 	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/bash"
+	"github.com/dsh-go/dsh/sdk/control"
 	"github.com/dsh-go/dsh/sdk/events"
 	"github.com/dsh-go/dsh/sdk/stdio"
 	"github.com/dsh-go/dsh/sdk/tool"
@@ -47,7 +48,8 @@ import (
 type Config struct {
 	AgentInfo AgentInfo `json:"agentInfo" jsonschema:"how dsh introduces itself to the editor"`
 	// CancelLimitMs is for plugins that do not settle: nothing else makes a cancelled prompt wait.
-	CancelLimitMs int `json:"cancelLimitMs" jsonschema:"how long a cancelled turn may take to stop, in milliseconds; then its prompt is answered all the same"`
+	Reload        bool `json:"reload,omitempty" jsonschema:"offer /reload to the editor, which replaces the instance of a row"`
+	CancelLimitMs int  `json:"cancelLimitMs" jsonschema:"how long a cancelled turn may take to stop, in milliseconds; then its prompt is answered all the same"`
 }
 
 // AgentInfo is how dsh introduces itself.
@@ -64,8 +66,9 @@ func Plugin() *sdk.Plugin {
 		Version: version(),
 		Injects: []sdk.Injection{
 			stdio.Seam.Required(), agents.Seam.Required(), tool.Tools.Required(),
-			bash.Seam.Optional(),   // for /tasks and /kill
-			events.Seam.Optional(), // to hear of tools that come and go
+			bash.Seam.Optional(),    // for /tasks and /kill
+			events.Seam.Optional(),  // to hear of tools that come and go
+			control.Seam.Optional(), // for /reload
 		},
 	}, Config{AgentInfo: AgentInfo{Name: "dsh", Version: version()}, CancelLimitMs: 30000}, activate)
 }

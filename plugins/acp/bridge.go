@@ -13,6 +13,7 @@ import (
 	"github.com/dsh-go/dsh/plugins/acp/jsonrpc"
 	"github.com/dsh-go/dsh/sdk"
 	"github.com/dsh-go/dsh/sdk/agents"
+	"github.com/dsh-go/dsh/sdk/api/controlv1"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 	"github.com/dsh-go/dsh/sdk/bash"
 	"github.com/dsh-go/dsh/sdk/stdio"
@@ -72,6 +73,9 @@ type bridge struct {
 
 	toolsChanged chan struct{}
 
+	control   controlv1.ControlClient
+	mayReload bool
+
 	mu        sync.Mutex
 	reason    sdk.RetireReason
 	terminals bool
@@ -92,6 +96,7 @@ func newBridge(c *sdk.Context, config Config) (*bridge, error) {
 	b := &bridge{
 		c: c, log: c.Log(), info: config.AgentInfo, cancelLimit: time.Duration(config.CancelLimitMs) * time.Millisecond,
 		agents: agents.NewClient(c.Conn()), tools: tool.NewClient(c.Conn()), bash: bash.NewClient(c.Conn()),
+		control: controlv1.NewControlClient(c.Conn()), mayReload: config.Reload,
 		inputOver: make(chan struct{}), gone: make(chan struct{}), replies: make(chan func(), maxReplies),
 		dirty: make(chan struct{}, 1), settled: make(chan struct{}, 1), toolsChanged: make(chan struct{}, 1),
 		sessions: map[string]*session{}, prompts: map[*prompt]struct{}{}, questions: map[string]*question{},

@@ -13,6 +13,7 @@ import (
 	"github.com/dsh-go/dsh/plugins/acp/jsonrpc"
 	"github.com/dsh-go/dsh/sdk/agents"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
+	"github.com/dsh-go/dsh/sdk/api/controlv1"
 	"github.com/dsh-go/dsh/sdk/api/toolsv1"
 )
 
@@ -27,19 +28,32 @@ const maxCommandLine = 120
 type command struct {
 	availableCommand
 	run func(ctx context.Context, p *prompt, argument string) (string, error)
-	// tasks is true for what is about the executor's tasks, and not offered while there is none.
-	tasks bool
+	// needs says when it is offered.
+	needs need
 }
+
+// need is what must be so for a command to be offered.
+type need int
+
+const (
+	nothing       need = iota
+	anExecutor         // there is one
+	thePermission      // the configuration allows it
+)
+
+// allows is false for a command that the configuration does not allow: it is not there then.
+func (b *bridge) allows(c command) bool { return c.needs != thePermission || b.mayReload }
 
 // commandList is filled by init: /help needs the list that it is in.
 var commandList []command
 
 func init() {
 	commandList = []command{
-		{availableCommand{Name: "tools", Description: "List the tools that the model can use"}, listTools, false},
-		{availableCommand{Name: "tasks", Description: "List the background tasks of this session"}, listTasks, true},
-		{availableCommand{Name: "kill", Description: "Kill a background task of this session", Input: &commandInput{"task id"}}, killTask, true},
-		{availableCommand{Name: "help", Description: "List these commands"}, help, false},
+		{availableCommand{Name: "tools", Description: "List the tools that the model can use"}, listTools, nothing},
+		{availableCommand{Name: "tasks", Description: "List the background tasks of this session"}, listTasks, anExecutor},
+		{availableCommand{Name: "kill", Description: "Kill a background task of this session", Input: &commandInput{"task id"}}, killTask, anExecutor},
+		{availableCommand{Name: "reload", Description: "Replace the running instance of a plugin", Input: &commandInput{"row"}}, reloadRow, thePermission},
+		{availableCommand{Name: "help", Description: "List these commands"}, help, nothing},
 	}
 }
 
@@ -50,7 +64,7 @@ type invocation struct {
 }
 
 // parseCommand finds the command that a prompt is. A slash before an unknown word means nothing.
-func parseCommand(content []agents.ContentBlock) *invocation {
+func (b *bridge) parseCommand(content []agents.ContentBlock) *invocation {
 	if len(content) != 1 || content[0].Type != agents.BlockText {
 		return nil
 	}
@@ -63,7 +77,7 @@ func parseCommand(content []agents.ContentBlock) *invocation {
 		word, argument = text[:space], strings.TrimSpace(text[space:])
 	}
 	for _, c := range commandList {
-		if c.Name == word {
+		if c.Name == word && b.allows(c) {
 			return &invocation{c, argument}
 		}
 	}
@@ -157,9 +171,30 @@ func killTask(ctx context.Context, p *prompt, argument string) (string, error) {
 	return "killed background task " + argument, nil
 }
 
-func help(context.Context, *prompt, string) (string, error) {
+// reloadRow replaces the instance of a row. That of the bridge itself is replaced once this prompt has its answer.
+func reloadRow(ctx context.Context, p *prompt, row string) (string, error) {
+	if row == "" || strings.ContainsAny(row, " \t\r\n") {
+		return "Say which: `/reload <row>`. `dsh ps` lists the rows.", nil
+	}
+	b := p.b
+	if row == b.c.Row() {
+		b.running.Go(func() { _, _ = b.control.Reload(b.work, &controlv1.ReloadRequest{Row: row}) })
+		return "Row `" + row + "` is being reloaded: this connection stays.", nil
+	}
+	answer, err := b.control.Reload(ctx, &controlv1.ReloadRequest{Row: row})
+	if err != nil {
+		return "", fmt.Errorf("row `%s` was not reloaded: %s", row, message(err))
+	}
+	return fmt.Sprintf("Row `%s` has been reloaded: generation %d, calls were held for %s.", row, answer.GetGeneration(),
+		answer.GetHeld().AsDuration().Round(100*time.Microsecond)), nil
+}
+
+func help(_ context.Context, p *prompt, _ string) (string, error) {
 	var text strings.Builder
 	for _, c := range commandList {
+		if !p.b.allows(c) {
+			continue
+		}
 		argument := ""
 		if c.Input != nil {
 			argument = " <" + c.Input.Hint + ">"
@@ -223,7 +258,7 @@ func (b *bridge) offered() ([]availableCommand, bool) {
 	noTasks := status.Code(err) == codes.Unavailable || status.Code(err) == codes.Unimplemented
 	var commands []availableCommand
 	for _, c := range commandList {
-		if c.tasks && noTasks {
+		if c.needs == anExecutor && noTasks || !b.allows(c) {
 			continue
 		}
 		if c.Name == "tools" && len(tools) > 0 {

@@ -28,6 +28,7 @@ type editor struct {
 	bridge *plugintest.Instance
 	cwd    string
 	config any
+	more   func(grpc.ServiceRegistrar) // further seams; may be nil
 }
 
 func newEditor(t testing.TB, turn func(*fakeTurn) agents.TurnEnd) *editor {
@@ -58,6 +59,9 @@ func (e *editor) start() *editor {
 			agentsv1.RegisterAgentsServer(s, e.agents)
 			if e.tools != nil {
 				e.tools.register(s)
+			}
+			if e.more != nil {
+				e.more(s)
 			}
 		},
 	})

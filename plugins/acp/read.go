@@ -263,7 +263,7 @@ func (b *bridge) accept(r *request, id string, content []agents.ContentBlock, ba
 	}
 	p := b.newPrompt(s, r, rand.Text())
 	s.prompt = p
-	if p.command = parseCommand(content); p.command != nil {
+	if p.command = b.parseCommand(content); p.command != nil {
 		s.post(turn, r, p.runCommand)
 		return nil
 	}
