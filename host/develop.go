@@ -62,11 +62,11 @@ func (h *Host) startLoop(id string, s dev.Source) *developing {
 	first := true // what is built first is what runs: the row was started with it
 	loop := &dev.Loop{
 		Source: s, Log: h.log.Named(id),
-		Built: func(program string) {
-			repeated := first && program == ""
+		Built: func(result dev.Result) {
+			repeated := first && result.Program == ""
 			first = false
 			if !repeated {
-				h.post(func() { h.rebuilt(id, program) })
+				h.post(func() { h.rebuilt(id, result) })
 			}
 		},
 		Failed: func(err *dev.BuildError) {
@@ -86,9 +86,9 @@ func (h *Host) startLoop(id string, s dev.Source) *developing {
 }
 
 // rebuilt takes note of a program that was built of a changed source.
-func (h *Host) rebuilt(id, program string) {
+func (h *Host) rebuilt(id string, result dev.Result) {
 	if r := h.find(id); r != nil && r.phase != disabled {
-		r.built, r.stale = program, true
+		r.built, r.change, r.stale = result.Program, result, true
 		h.catchUp(r)
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dsh-go/dsh/host/config"
 	"github.com/dsh-go/dsh/host/control"
+	"github.com/dsh-go/dsh/host/dev"
 	"github.com/dsh-go/dsh/host/router"
 	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
@@ -53,6 +56,7 @@ type swap struct {
 	began     time.Time
 	held      time.Time // when calls were held
 	result    Reload
+	change    dev.Result // that led to it, in dev mode
 	done      func(Reload, error)
 	next      func() // what was asked for meanwhile; the newest wins
 	supersede func() // tells whoever asked for next that a newer one took its place
@@ -89,7 +93,8 @@ func (h *Host) replace(r *row, entry config.Row, done func(Reload, error)) {
 		h.startAnew(r, entry)
 		done(Reload{Row: r.ID, Generation: r.generation}, nil)
 	default:
-		h.startSuccessor(r, &swap{entry: entry, old: r.instance, began: time.Now(), done: done})
+		h.startSuccessor(r, &swap{entry: entry, old: r.instance, began: time.Now(), change: r.change, done: done})
+		r.change = dev.Result{}
 	}
 }
 
@@ -225,13 +230,30 @@ func (h *Host) endSwap(r *row, err error) {
 		err = errors.New(reasonAt(s.entry, err))
 		h.log.Error("reload failed, the old instance serves on: " + err.Error())
 	} else {
-		h.log.Info("reloaded", "row", r.ID, "generation", r.generation,
-			"started", s.result.Started.Round(time.Millisecond), "held", s.result.Held.Round(100*time.Microsecond))
+		told := []any{"row", r.ID, "generation", r.generation}
+		if len(s.change.Changed) > 0 {
+			told = append(told, "changed", shortNames(s.change.Changed), "built", s.change.Took.Round(10*time.Millisecond))
+		}
+		h.log.Info("reloaded", append(told, "started", s.result.Started.Round(time.Millisecond), "held", s.result.Held.Round(100*time.Microsecond))...)
 	}
 	s.done(s.result, err)
 	if s.next != nil {
 		s.next()
 	}
+}
+
+// shortNames are the names of the first files, and how many more there are.
+func shortNames(files []string) string {
+	const most = 3
+	var names []string
+	for _, file := range files[:min(most, len(files))] {
+		names = append(names, filepath.Base(file))
+	}
+	text := strings.Join(names, " ")
+	if more := len(files) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // retire keeps a replaced instance until nothing is left of its work, and then ends it.

@@ -38,6 +38,7 @@ type row struct {
 	swap       *swap      // nil: its instance is not being replaced
 	retiring   []*retiree // replaced, but not done
 	built      string     // in dev mode: the program that was built last
+	change     dev.Result // what was built since the instance was started, and of which files
 	stale      bool       // and nobody has looked whether it is the one that runs
 }
 

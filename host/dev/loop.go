@@ -13,14 +13,24 @@ import (
 type Loop struct {
 	Source Source
 	Log    hclog.Logger
-	// Built gets a program that differs from the last one. Of a source that is not Go it gets the empty string, once at the start and
-	// after every change that was built.
-	Built func(program string)
+	// Built gets what differs from the last program. Of a source that is not Go it is called once at the start and after every change that
+	// was built.
+	Built func(Result)
 	// Failed gets the error of a build when it is not the same as that of the last one. Nothing needs to be done about it: the source
 	// is built again when it changes.
 	Failed func(*BuildError)
 
 	timing timing
+}
+
+// Result is a program that was built.
+type Result struct {
+	// Program is its path; empty when the source is not Go: then the row's command runs it.
+	Program string
+	// Changed are the files whose changes led to it; none at the start.
+	Changed []string
+	// Took is how long the build took.
+	Took time.Duration
 }
 
 // clockTick is how far a file system's clock may be behind.
@@ -59,10 +69,12 @@ type running struct {
 	*Loop
 	watcher *Watcher
 
-	again   bool   // the last round was cut short by a change
-	built   bool   // Built was called
-	program string // with it
-	failure string // what Failed was last called with; empty: the last build was well
+	again   bool          // the last round was cut short by a change
+	built   bool          // Built was called
+	program string        // with it
+	changed []string      // since the last build that was not cut short
+	took    time.Duration // of the last build
+	failure string        // what Failed was last called with; empty: the last build was well
 
 	ended    time.Time       // when the last build did; zero: it runs
 	repeats  int             // builds in a row that were followed at once by a change, or cut short by one
@@ -79,6 +91,7 @@ func (r *running) wait(ctx context.Context) {
 		case changed := <-r.watcher.Changes():
 			if !r.ownOutput(changed) {
 				r.Log.Debug("changed", "files", changed)
+				r.changed = changed
 				return
 			}
 		}
@@ -93,6 +106,7 @@ func (r *running) round(ctx context.Context, set Set) Set {
 	r.ended = time.Time{}
 	r.interruptible(ctx, func(ctx context.Context) { program, err = Build(ctx, r.Source) })
 	r.ended = time.Now()
+	r.took = r.ended.Sub(started)
 	if r.again || ctx.Err() != nil {
 		return set
 	}
@@ -132,6 +146,7 @@ func (r *running) interruptible(ctx context.Context, step func(context.Context))
 				continue
 			}
 			r.Log.Debug("changed while it was built; starting over", "files", changed)
+			r.changed = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(r.changed), changed...))))
 			r.again = true
 			cancel()
 			<-done
@@ -192,7 +207,7 @@ func (r *running) report(program string, err error) {
 		r.Log.Info("built; the program is the same, there is nothing to reload")
 	default:
 		r.built, r.program = true, program
-		r.Built(program)
+		r.Built(Result{program, r.changed, r.took})
 	}
 	r.failure = ""
 }

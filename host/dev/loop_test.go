@@ -26,7 +26,7 @@ func start(t *testing.T, source Source) *ran {
 	r := &ran{t: t, built: make(chan string, 100), failed: make(chan *BuildError, 100), log: log}
 	loop := &Loop{
 		Source: source, Log: logger,
-		Built:  func(program string) { r.built <- program },
+		Built:  func(result Result) { r.built <- result.Program },
 		Failed: func(err *BuildError) { r.failed <- err },
 		timing: onlyEvents,
 	}
@@ -274,7 +274,7 @@ func BenchmarkSave(b *testing.B) {
 	dir := module(b)
 	built := make(chan string, 1)
 	_, logger := newLog()
-	loop := &Loop{Source: Source{Dir: dir}, Log: logger, Built: func(program string) { built <- program }, Failed: func(err *BuildError) { b.Error(err) }}
+	loop := &Loop{Source: Source{Dir: dir}, Log: logger, Built: func(result Result) { built <- result.Program }, Failed: func(err *BuildError) { b.Error(err) }}
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- loop.Run(ctx) }()
