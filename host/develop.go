@@ -109,7 +109,7 @@ func (h *Host) WatchConfig() {
 	h.work.Go(func() {
 		w := dev.NewWatcher(h.log)
 		defer w.Close()
-		w.Watch(dev.Set{Files: h.configFiles()}, time.Time{})
+		w.Watch(dev.Set{Files: h.configFiles()}, h.started) // what was saved since then has not been read
 		for {
 			select {
 			case <-w.Changes():

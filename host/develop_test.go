@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -123,6 +124,8 @@ func TestASavedFileGoesLive(t *testing.T) {
 
 	save(strings.ReplaceAll(pluginSource, "VERSION", "two"))
 	waitLong(t, func() bool { return version() == "two" })
+	told := regexp.MustCompile(`reloaded: row=shell generation=2 changed=main.go built=[\d.]+m?s started=[\d.]+m?s held=[\d.]+[mµ]?s\n`)
+	waitLong(t, func() bool { return told.MatchString(log.String()) })
 
 	save("package main\n\nfunc main() { broken }\n")
 	waitLong(t, func() bool { return strings.Contains(log.String(), "main.go:3:15: undefined: broken") })
@@ -140,4 +143,51 @@ func TestASavedFileGoesLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitLong(t, func() bool { return len(h.Status()) == 2 })
+}
+
+// Nobody waits for the outcome of a reload that a save brings about: the log is where it is told.
+func TestABrokenConfigurationIsReportedOnce(t *testing.T) {
+	const sound = "plugins:\n  - {id: shell, plugin: bash}\n"
+	file := filepath.Join(t.TempDir(), "dsh.yaml")
+	save := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(sound)
+	o, log := options(t, sound)
+	var err error
+	if o.Config, err = config.Load(file, os.LookupEnv); err != nil {
+		t.Fatal(err)
+	}
+	o.Load = func() (*config.Config, error) { return config.Load(file, os.LookupEnv) }
+	h, err := host.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.Stop()
+		<-h.Done()
+	})
+	<-h.Settled()
+	h.WatchConfig()
+	before := statusOf(t, h, "shell")
+	reports := func(text string) int { return strings.Count(log.String(), text) }
+
+	save("plugins:\n  - id: [\n")
+	waitLong(t, func() bool { return reports("dsh.yaml:2: ") > 0 })
+	save("plugins:\n  - {id: shell, plugn: bash}\n")
+	waitLong(t, func() bool { return reports(`unknown key "plugn"; did you mean "plugin"?`) > 0 })
+	if after := statusOf(t, h, "shell"); after.Phase != "active" || after.PID != before.PID {
+		t.Errorf("the row was %+v, is %+v", before, after)
+	}
+	save(sound + "  - {id: policy, plugin: hook}\n")
+	waitLong(t, func() bool { return len(h.Status()) == 2 }) // what was broken has been dealt with
+	if n := reports("configuration not changed: "); n != 2 {
+		t.Errorf("two broken files made %d reports", n)
+	}
+	if after := statusOf(t, h, "shell"); after.PID != before.PID {
+		t.Errorf("the row was %+v, is %+v", before, after)
+	}
 }

@@ -23,6 +23,7 @@ func (h *Host) ReloadConfig() (Change, error) {
 	<-h.settled // what still starts has the old entry
 	next, err := h.options.Load()
 	if err != nil {
+		h.log.Error("configuration not changed: " + err.Error()) // nobody else says it when a save or a signal brought us here
 		return Change{}, fmt.Errorf("the running configuration stays: %w", err)
 	}
 	t := &transition{host: h, next: next, diff: config.Diff(h.config, next), prepared: map[string]*instance{}}
