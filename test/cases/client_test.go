@@ -19,12 +19,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dsh-go/dsh/sdk"
+	"github.com/dsh-go/dsh/sdk/api"
 )
 
 // program is dsh, built once, where every user can read it.
 var program string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(api.Handshake.MagicCookieKey) != "" { // this test program, started by dsh
+		sdk.Serve(talker())
+	}
+	os.Exit(buildAndRun(m))
+}
 
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("/tmp", "dsh-cases") // an ordinary user must be able to enter
@@ -67,6 +75,7 @@ const credential = "sk-this-must-stay-with-the-host"
 // configuration is what a run of dsh finds.
 type configuration struct {
 	bash string   // the config of the row bash, in one line of YAML
+	rows string   // further rows
 	env  []string // added to the environment
 	bare bool     // nothing else is in it
 }
@@ -103,7 +112,7 @@ func newHome(t *testing.T, c configuration) *home {
   - {id: llm, plugin: llm-openai, config: {baseURL: %s, model: scripted, apiKey: "${LLM_API_KEY}"}}
   - {id: agent, plugin: agent}
   - {id: acp, plugin: acp}
-`, c.bash, h.model.url)
+`, c.bash, h.model.url) + c.rows
 	if err := os.WriteFile(h.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -338,11 +347,16 @@ func (e *editor) stop() {
 // reload replaces the instance of a row.
 func (e *editor) reload(row string) {
 	e.h.t.Helper()
-	cmd := exec.Command(program, "reload", row)
-	cmd.Env = e.h.env
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := e.tryReload(row); err != nil {
 		e.h.t.Fatalf("%v: %s", err, out)
 	}
+}
+
+// tryReload is reload that may fail, and then returns why.
+func (e *editor) tryReload(row string) (out []byte, err error) {
+	cmd := exec.Command(program, "reload", row)
+	cmd.Env = e.h.env
+	return cmd.CombinedOutput()
 }
 
 // plugin is the process of a built-in plugin of this dsh.
