@@ -68,3 +68,16 @@ func TestASecondPromptIsRefusedAndTheFirstUnharmed(t *testing.T) {
 	expect(t, results(), cwd+"\n", "next\n")
 	expect(t, e.prompt(session, run("ls")), "open\nrunning\n") // the model refuses roles that do not alternate
 }
+
+func TestServersThatAreNotUsedAreSaidToBeSo(t *testing.T) {
+	e := newHome(t, configuration{}).start()
+	server := map[string]any{"name": "files", "command": "/bin/false", "args": []any{}, "env": []any{}}
+	e.session(e.h.work()) // an empty list is not worth a word
+	e.call("session/new", map[string]any{"cwd": e.h.work(), "mcpServers": []any{server, server}})
+	const said = "the editor's mcpServers are not used yet"
+	eventually(t, "the log says that they are not used", func() bool { return strings.Contains(e.log.String(), said) })
+	e.stop()
+	if n := strings.Count(e.log.String(), said); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+}
