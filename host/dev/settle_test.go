@@ -25,7 +25,7 @@ func TestABurstEndsAfterItsQuietButNotMuchLater(t *testing.T) {
 				for range 2 { // the second burst knows nothing of the first
 					start := time.Now()
 					for _, at := range c.events {
-						time.Sleep(at - time.Since(start)) // of the bubble: what the events wait for
+						time.Sleep(at - time.Since(start)) // on the bubble's clock, which it moves: no real time passes, and nothing is synchronised by it
 						s.event()
 					}
 					<-s.C()

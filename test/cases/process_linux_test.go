@@ -15,7 +15,7 @@ import (
 func signalsOf(t *testing.T, pid int) (stop func() string) {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
-	if err != nil {
+	if err != nil { // the tests ask for nothing but Go; .ci/run installs it
 		t.Skip("strace is not installed")
 	}
 	file := filepath.Join(t.TempDir(), "trace")
@@ -29,7 +29,7 @@ func signalsOf(t *testing.T, pid int) (stop func() string) {
 	}
 	said := bufio.NewScanner(stderr)
 	for attached := false; !attached; {
-		if !said.Scan() {
+		if !said.Scan() { // containers without CAP_SYS_PTRACE, and systems whose Yama forbids it, cannot show this
 			_ = cmd.Wait()
 			t.Skip("this system lets nobody trace: " + said.Text())
 		}
