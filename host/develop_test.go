@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dsh-go/dsh/host"
 	"github.com/dsh-go/dsh/host/config"
 	"github.com/dsh-go/dsh/sdk/api/bashv1"
 )
@@ -101,21 +100,8 @@ func TestASavedFileGoesLive(t *testing.T) {
 	}
 	o.Dev = true
 	o.Load = func() (*config.Config, error) { return config.Load(file, os.LookupEnv) }
-	h, err := host.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		h.Stop()
-		<-h.Done()
-	})
+	h, conn := begin(t, o)
 	h.WatchConfig()
-	<-h.Settled()
-	conn, closeConn, err := h.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeConn)
 	bash := bashv1.NewBashClient(conn)
 	version := func() string { return where(t, t.Context(), bash) }
 	if got := version(); got != "one" {
@@ -162,15 +148,7 @@ func TestABrokenConfigurationIsReportedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Load = func() (*config.Config, error) { return config.Load(file, os.LookupEnv) }
-	h, err := host.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		h.Stop()
-		<-h.Done()
-	})
-	<-h.Settled()
+	h, _ := begin(t, o)
 	h.WatchConfig()
 	before := statusOf(t, h, "shell")
 	reports := func(text string) int { return strings.Count(log.String(), text) }

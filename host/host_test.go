@@ -241,6 +241,13 @@ func options(t *testing.T, yaml string) (host.Options, *syncBuffer) {
 func run(t *testing.T, yaml string) (*host.Host, *grpc.ClientConn, *syncBuffer) {
 	t.Helper()
 	o, log := options(t, yaml)
+	h, conn := begin(t, o)
+	return h, conn, log
+}
+
+// begin is run for options.
+func begin(t *testing.T, o host.Options) (*host.Host, *grpc.ClientConn) {
+	t.Helper()
 	h, err := host.Start(o)
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +262,7 @@ func run(t *testing.T, yaml string) (*host.Host, *grpc.ClientConn, *syncBuffer) 
 		t.Fatal(err)
 	}
 	t.Cleanup(closeConn)
-	return h, conn, log
+	return h, conn
 }
 
 func callTool(t *testing.T, conn *grpc.ClientConn, name, arguments string) *toolsv1.Result {

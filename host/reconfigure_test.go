@@ -37,20 +37,7 @@ func fileHostConn(t *testing.T, yaml string) (h *host.Host, conn *grpc.ClientCon
 	write(yaml)
 	o, _ := options(t, yaml)
 	o.Load = func() (*config.Config, error) { return config.Load(file, os.LookupEnv) }
-	h, err := host.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		h.Stop()
-		<-h.Done()
-	})
-	<-h.Settled()
-	conn, closeConn, err := h.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeConn)
+	h, conn = begin(t, o)
 	return h, conn, write
 }
 
