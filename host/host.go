@@ -93,6 +93,7 @@ type Host struct {
 
 // checkpoint is what the instances of a row have left last.
 type checkpoint struct {
+	plugin     string // that left it: another would not understand it
 	generation int
 	state      []byte
 }
@@ -187,25 +188,31 @@ func (h *Host) registerSeams(s grpc.ServiceRegistrar) {
 }
 
 // keepCheckpoint takes what an instance leaves, unless a later instance of the row has left something.
-func (h *Host) keepCheckpoint(row string, generation int, state []byte) {
+func (h *Host) keepCheckpoint(i *instance, state []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if generation >= h.checkpoints[row].generation {
-		h.checkpoints[row] = checkpoint{generation, state}
+	if i.generation >= h.checkpoints[i.row.ID].generation {
+		h.checkpoints[i.row.ID] = checkpoint{i.manifest.GetName(), i.generation, state}
 	}
 }
 
-// ownCheckpoint lets an instance that serves again leave checkpoints, although a later one has been there meanwhile.
-func (h *Host) ownCheckpoint(row string, generation int) {
+// checkpoint returns what is left in a row for an instance; nil when another plugin left it.
+func (h *Host) checkpoint(row string, i *instance) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.checkpoints[row] = checkpoint{generation, h.checkpoints[row].state}
+	if c := h.checkpoints[row]; c.plugin == i.manifest.GetName() {
+		return c.state
+	}
+	return nil
 }
 
-func (h *Host) checkpoint(row string) []byte {
+// ownCheckpoint lets an instance that comes back leave checkpoints, although a later one has been there meanwhile.
+func (h *Host) ownCheckpoint(i *instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.checkpoints[row].state
+	c := h.checkpoints[i.row.ID]
+	c.generation = i.generation
+	h.checkpoints[i.row.ID] = c
 }
 
 // ---- the host's goroutine

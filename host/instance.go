@@ -83,7 +83,7 @@ func (i *instance) activate(ctx context.Context, generation int, checkpoint []by
 		i.host.registerSeams(s)
 		pluginv1.RegisterHostServer(s, &router.HostService{
 			Router: i.host.router, Provides: i.manifest.GetProvides(), Target: target,
-			Keep: func(state []byte) { i.host.keepCheckpoint(i.row.ID, generation, state) },
+			Keep: func(state []byte) { i.host.keepCheckpoint(i, state) },
 		})
 	})
 	if err != nil {
@@ -176,16 +176,17 @@ func (i *instance) retire(ctx context.Context, reason pluginv1.RetireRequest_Rea
 		return i.explain("retire", err)
 	}
 	if state := answer.GetCheckpoint(); len(state) > 0 {
-		i.host.keepCheckpoint(i.row.ID, i.generation, state)
+		i.host.keepCheckpoint(i, state)
 	}
 	return nil
 }
 
-// resume takes a retired instance back into service.
+// resume takes a retired instance back into service, with what its successor has left.
 func (i *instance) resume(ctx context.Context) error {
+	i.host.ownCheckpoint(i)
 	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 	defer cancel()
-	if _, err := i.process.Plugin().Resume(ctx, &pluginv1.ResumeRequest{}); err != nil {
+	if _, err := i.process.Plugin().Resume(ctx, &pluginv1.ResumeRequest{Checkpoint: i.host.checkpoint(i.row.ID, i)}); err != nil {
 		return i.explain("resume", err)
 	}
 	return nil

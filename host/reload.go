@@ -148,7 +148,6 @@ func (h *Host) handOver(r *row, s *swap) {
 		h.router.Hold(name)
 	}
 	generation := r.generation + 1
-	samePlugin := s.old.manifest.GetName() == s.successor.manifest.GetName() // another would not understand its checkpoint
 	row := r.ID
 	h.do(func() error {
 		ctx, cancel := context.WithTimeout(h.starts, retireTimeout)
@@ -156,11 +155,7 @@ func (h *Host) handOver(r *row, s *swap) {
 		if err := s.old.retire(ctx, pluginv1.RetireRequest_REASON_RELOAD); err != nil {
 			return err
 		}
-		var checkpoint []byte
-		if samePlugin {
-			checkpoint = h.checkpoint(row)
-		}
-		return s.successor.activate(h.starts, generation, checkpoint, "")
+		return s.successor.activate(h.starts, generation, h.checkpoint(row, s.successor), "")
 	}, func(err error) {
 		s.result.Held = time.Since(s.held)
 		if err == nil && h.stopping {

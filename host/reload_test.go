@@ -43,7 +43,7 @@ func init() {
 				_ = c.Checkpoint(ctx, fmt.Appendf(nil, "from generation %d", c.Generation()))
 			})
 			if string(mood) != "stubborn" {
-				c.OnResume(func(context.Context) error { return nil })
+				c.OnResume(func(context.Context, []byte) error { return nil })
 			}
 			bashv1.RegisterBashServer(c, &moody{testBash: testBash{cwd: fmt.Sprintf("%d %s", c.Generation(), c.Restored()), c: c}, c: c})
 			return nil
@@ -57,7 +57,7 @@ func init() {
 		m := sdk.Manifest{Name: "moody-tools", Provides: []sdk.Seam{provider}}
 		return sdk.Define(m, moodyConfig{}, func(c *sdk.Context, config moodyConfig) error {
 			mood, _ := os.ReadFile(config.File)
-			c.OnResume(func(context.Context) error { return nil })
+			c.OnResume(func(context.Context, []byte) error { return nil })
 			toolsv1.RegisterToolProviderServer(c, moodyTools{name: string(mood)})
 			return nil
 		})

@@ -231,7 +231,6 @@ func (h *Host) fallBack(r *row, cause error) bool {
 
 // serveAgain lets an instance serve that was resumed.
 func (h *Host) serveAgain(r *row, i *instance) {
-	h.ownCheckpoint(r.ID, i.generation)
 	i.route()
 	h.do(func() error {
 		ctx, cancel := context.WithTimeout(h.ctx, activateTimeout)
@@ -280,7 +279,7 @@ func routeNames(m *pluginv1.Manifest, row string) []string {
 func (h *Host) activate(r *row) {
 	i := r.instance
 	r.phase = activating
-	generation, checkpoint, crash := r.generation, h.checkpoint(r.ID), r.crash
+	generation, checkpoint, crash := r.generation, h.checkpoint(r.ID, i), r.crash
 	h.do(func() error {
 		return i.activate(h.starts, generation, checkpoint, crash)
 	}, func(err error) {

@@ -35,7 +35,7 @@ type Context struct {
 	mu        sync.Mutex
 	effects   []effect
 	onRetire  []func(context.Context, RetireReason)
-	onResume  []func(context.Context) error
+	onResume  []func(context.Context, []byte) error
 	isRetired bool
 	retired   chan struct{} // closed when the instance is asked to retire, replaced when it resumes
 }
@@ -113,8 +113,9 @@ func (c *Context) OnRetire(f func(context.Context, RetireReason)) {
 }
 
 // OnResume registers what takes a retired instance back into service when its successor did not come up: undo what the functions of
-// OnRetire did. A plugin that has those but no OnResume is not resumed; its program is started anew.
-func (c *Context) OnResume(f func(context.Context) error) {
+// OnRetire did. It gets the row's checkpoint, which the successor may have left. A plugin that has those but no OnResume is not
+// resumed; its program is started anew.
+func (c *Context) OnResume(f func(ctx context.Context, checkpoint []byte) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onResume = append(c.onResume, f)
@@ -190,7 +191,7 @@ func (c *Context) retire(ctx context.Context, reason RetireReason) {
 }
 
 // resume takes the instance back into service.
-func (c *Context) resume(ctx context.Context) error {
+func (c *Context) resume(ctx context.Context, checkpoint []byte) error {
 	c.mu.Lock()
 	isRetired, functions, can := c.isRetired, c.onResume, len(c.onRetire) == 0 || len(c.onResume) > 0
 	c.mu.Unlock()
@@ -201,7 +202,7 @@ func (c *Context) resume(ctx context.Context) error {
 		return errors.New("the plugin cannot take back what it let go")
 	}
 	for _, f := range functions {
-		if err := f(ctx); err != nil {
+		if err := f(ctx, checkpoint); err != nil {
 			return err
 		}
 	}

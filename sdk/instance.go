@@ -145,12 +145,12 @@ func (i *instance) Retire(ctx context.Context, req *pluginv1.RetireRequest) (*pl
 	return &pluginv1.RetireResponse{}, nil
 }
 
-func (i *instance) Resume(ctx context.Context, _ *pluginv1.ResumeRequest) (*pluginv1.ResumeResponse, error) {
+func (i *instance) Resume(ctx context.Context, req *pluginv1.ResumeRequest) (*pluginv1.ResumeResponse, error) {
 	c := i.context()
 	if c == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the instance is not active")
 	}
-	if err := c.resume(ctx); err != nil {
+	if err := c.resume(ctx, req.GetCheckpoint()); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	return &pluginv1.ResumeResponse{}, nil

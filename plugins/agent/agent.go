@@ -101,7 +101,8 @@ type agent struct {
 	tools  *tool.Client
 	list   toolList
 
-	retired atomic.Bool // sessions are released as soon as they are idle
+	retired  atomic.Bool // sessions are released as soon as they are idle
+	replaced atomic.Bool // by a successor, which has the sessions with no turn under way here. It is set with the lock held
 
 	mu       sync.Mutex
 	sessions map[string]*slot
@@ -162,6 +163,9 @@ func (a *agent) lookup(ctx context.Context, id string) (*session, error) {
 	case forwarded(ctx):
 		a.mu.Unlock()
 		return nil, status.Errorf(codes.Aborted, "session %s has been released", id)
+	case a.replaced.Load():
+		a.mu.Unlock()
+		return nil, &elsewhere{}
 	case !inherited:
 		a.mu.Unlock()
 		return nil, unknownSession(id)
@@ -185,15 +189,20 @@ func (a *agent) fill(ctx context.Context, at *slot, id string, open func() (*ses
 	a.mu.Lock()
 	if at.err != nil {
 		delete(a.sessions, id)
+		a.dropClaim()
 	}
 	if at.err == nil || status.Code(at.err) == codes.NotFound {
 		delete(a.inherited, id)
 	}
 	a.mu.Unlock()
 	close(at.ready)
-	if at.err == nil {
-		a.checkpoint(ctx)
+	if at.err != nil {
+		return
 	}
+	if a.retired.Load() { // meanwhile
+		at.session.retire()
+	}
+	a.checkpoint(ctx)
 }
 
 // forget frees a session's slot. The session's lock is held.

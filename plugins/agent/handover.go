@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -47,11 +48,11 @@ func (a *agent) checkpoint(ctx context.Context) {
 	defer a.checkpointing.Unlock()
 	c := checkpoint{Sessions: map[string]string{}}
 	a.mu.Lock()
-	for id, claim := range a.inherited {
-		c.Sessions[id] = claim
-	}
 	for id := range a.sessions {
 		c.Sessions[id] = a.claim
+	}
+	for id, claim := range a.inherited { // also while this instance looks whether it can have it
+		c.Sessions[id] = claim
 	}
 	a.mu.Unlock()
 	state, err := json.Marshal(c)
@@ -65,11 +66,18 @@ func (a *agent) checkpoint(ctx context.Context) {
 
 // retire frees the sessions for the successor, those with a turn under way when it has ended.
 func (a *agent) retire(ctx context.Context, reason sdk.RetireReason) {
+	replaced := reason == pluginv1.RetireRequest_REASON_RELOAD
+	a.mu.Lock()
 	a.retired.Store(true)
+	a.replaced.Store(replaced)
+	a.mu.Unlock()
 	for _, s := range a.live() {
 		s.retire()
 	}
-	if reason != pluginv1.RetireRequest_REASON_RELOAD || len(a.live()) == 0 {
+	a.mu.Lock()
+	left := len(a.sessions)
+	a.mu.Unlock()
+	if !replaced || left == 0 {
 		return
 	}
 	claim, err := a.host.Claim(ctx, agents.Seam, "agent")
@@ -85,9 +93,25 @@ func (a *agent) retire(ctx context.Context, reason sdk.RetireReason) {
 }
 
 // resume goes on without the successor. Sessions that were freed are opened again as they are needed.
-func (a *agent) resume(ctx context.Context) error {
-	a.retired.Store(false)
+// left is the successor's checkpoint: it says which sessions came and went meanwhile.
+func (a *agent) resume(ctx context.Context, left []byte) error {
+	inherited, err := restore(left)
+	if err != nil {
+		return err
+	}
 	a.mu.Lock()
+	a.retired.Store(false)
+	a.replaced.Store(false)
+	if len(left) > 0 {
+		for id, claim := range inherited {
+			if a.sessions[id] != nil {
+				delete(inherited, id)
+			} else if claim == a.claim {
+				inherited[id] = ""
+			}
+		}
+		a.inherited = inherited
+	}
 	a.releaseClaim()
 	a.mu.Unlock()
 	a.checkpoint(ctx)
@@ -115,19 +139,27 @@ func (a *agent) releaseClaim() {
 	})
 }
 
-// elsewhere is the error of a session that runs in another instance of the row.
+// elsewhere is the error of a session that another instance of the row has: the one that holds the claim, or without one the successor.
 type elsewhere struct{ claim string }
 
-func (e *elsewhere) Error() string { return "the session runs in the instance that holds " + e.claim }
+func (e *elsewhere) Error() string {
+	return "another instance has the session, with the claim " + strconv.Quote(e.claim)
+}
 
 // forwarded is true for a call that another instance of the row has sent here because of a claim.
 func forwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, api.MetadataClaim)) > 0
 }
 
+// active returns where the row's active instance takes calls: the successor, once this one has been replaced.
+func (a *agent) active() agentsv1.AgentsClient { return agentsv1.NewAgentsClient(a.host.Conn()) }
+
 // passOn makes a call where the session runs. It is false when the session no longer does.
 func (a *agent) passOn(ctx context.Context, id string, to *elsewhere, call func(context.Context, agentsv1.AgentsClient) error) (bool, error) {
-	err := call(sdk.WithClaim(ctx, to.claim), agentsv1.NewAgentsClient(a.host.Conn()))
+	if to.claim == "" {
+		return true, call(ctx, a.active())
+	}
+	err := call(sdk.WithClaim(ctx, to.claim), a.active())
 	if code := status.Code(err); code != codes.Aborted && code != codes.NotFound {
 		return true, err
 	}

@@ -56,8 +56,10 @@ type world struct {
 	// models are offered by the adapter; nil: it knows nothing of models.
 	models    []*llm.ModelInfo
 	modelsErr error
-	// claimed has calls with a claim; nil: the host knows no claim.
-	claimed agentsv1.AgentsClient
+	claimed   agentsv1.AgentsClient // has the calls with a claim
+	// successor has those without, once switched is closed.
+	successor *world
+	switched  chan struct{}
 }
 
 type worldServer struct {
@@ -69,7 +71,7 @@ type worldServer struct {
 // newWorld starts an agent. Change the stand-ins before the first prompt.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, state: filepath.Join(memoryDir(t), "sessions"), cwd: t.TempDir(), host: &plugintest.Host{}, answers: make(chan bool, 16)}
+	w := &world{t: t, state: filepath.Join(memoryDir(t), "sessions"), cwd: t.TempDir(), host: &plugintest.Host{}, answers: make(chan bool, 16), switched: make(chan struct{})}
 	w.model = func(_ context.Context, _ int, _ *llm.Request, emit emit) (llm.Reason, error) {
 		return llm.Stop, emit(llm.TextEvent("hello"))
 	}
@@ -95,9 +97,7 @@ func (w *world) start(checkpoint []byte) {
 		Seams: func(r grpc.ServiceRegistrar) {
 			llmv1.RegisterLlmServer(r, worldServer{world: w})
 			toolsv1.RegisterToolsServer(r, worldServer{world: w})
-			if w.claimed != nil {
-				agentsv1.RegisterAgentsServer(r, router{to: w.claimed})
-			}
+			agentsv1.RegisterAgentsServer(r, router{world: w})
 		},
 		Host: w.host, Checkpoint: checkpoint,
 	})

@@ -163,7 +163,7 @@ func (a *agent) adopt(ctx context.Context, id string) (*session, error) {
 		a.mu.Lock()
 		claim := a.inherited[id]
 		a.mu.Unlock()
-		if claim != "" {
+		if claim != "" || a.replaced.Load() {
 			return nil, &elsewhere{claim}
 		}
 		select {

@@ -1,11 +1,17 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -39,58 +45,81 @@ func TestLiveSessionsSurviveTheCrashOfTheInstance(t *testing.T) {
 	wantStatus(t, w.Close(t.Context(), closed), codes.NotFound, "unknown session: "+closed)
 }
 
-// router stands in for the host's: it carries calls with a claim to the instance that holds it.
+// router stands in for the host's: it carries calls with a claim to the instance that holds it, and others to the active one.
 type router struct {
 	agentsv1.UnimplementedAgentsServer
-	to agentsv1.AgentsClient
+	*world
 }
 
-func claim(ctx context.Context) context.Context {
-	return sdk.WithClaim(ctx, metadata.ValueFromIncomingContext(ctx, api.MetadataClaim)[0])
+func (r router) pick(ctx context.Context) (context.Context, agentsv1.AgentsClient) {
+	if claims := metadata.ValueFromIncomingContext(ctx, api.MetadataClaim); len(claims) > 0 {
+		return sdk.WithClaim(ctx, claims[0]), r.claimed
+	}
+	<-r.switched
+	return ctx, agentsv1.NewAgentsClient(r.successor.instance.Conn())
 }
 
-func (r router) Cancel(ctx context.Context, req *agentsv1.CancelRequest) (*agentsv1.CancelResponse, error) {
-	return r.to.Cancel(claim(ctx), req)
+func (r router) Create(ctx context.Context, req *agentsv1.CreateRequest) (*agentsv1.CreateResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.Create(ctx, req)
 }
 
-func (r router) Answer(ctx context.Context, req *agentsv1.AnswerRequest) (*agentsv1.AnswerResponse, error) {
-	return r.to.Answer(claim(ctx), req)
-}
-
-func (r router) Options(ctx context.Context, req *agentsv1.OptionsRequest) (*agentsv1.OptionsResponse, error) {
-	return r.to.Options(claim(ctx), req)
-}
-
-func (r router) SetOption(ctx context.Context, req *agentsv1.SetOptionRequest) (*agentsv1.SetOptionResponse, error) {
-	return r.to.SetOption(claim(ctx), req)
-}
-
-func (r router) Inject(ctx context.Context, req *agentsv1.InjectRequest) (*agentsv1.InjectResponse, error) {
-	return r.to.Inject(claim(ctx), req)
+func (r router) Load(ctx context.Context, req *agentsv1.LoadRequest) (*agentsv1.LoadResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.Load(ctx, req)
 }
 
 func (r router) Close(ctx context.Context, req *agentsv1.CloseRequest) (*agentsv1.CloseResponse, error) {
-	return r.to.Close(claim(ctx), req)
+	ctx, to := r.pick(ctx)
+	return to.Close(ctx, req)
+}
+
+func (r router) Delete(ctx context.Context, req *agentsv1.DeleteRequest) (*agentsv1.DeleteResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.Delete(ctx, req)
+}
+
+func (r router) Cancel(ctx context.Context, req *agentsv1.CancelRequest) (*agentsv1.CancelResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.Cancel(ctx, req)
+}
+
+func (r router) Answer(ctx context.Context, req *agentsv1.AnswerRequest) (*agentsv1.AnswerResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.Answer(ctx, req)
+}
+
+func (r router) Options(ctx context.Context, req *agentsv1.OptionsRequest) (*agentsv1.OptionsResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.Options(ctx, req)
+}
+
+func (r router) SetOption(ctx context.Context, req *agentsv1.SetOptionRequest) (*agentsv1.SetOptionResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.SetOption(ctx, req)
+}
+
+func (r router) Inject(ctx context.Context, req *agentsv1.InjectRequest) (*agentsv1.InjectResponse, error) {
+	ctx, to := r.pick(ctx)
+	return to.Inject(ctx, req)
 }
 
 func (r router) Prompt(req *agentsv1.PromptRequest, down grpc.ServerStreamingServer[agentsv1.PromptResponse]) error {
-	up, err := r.to.Prompt(claim(down.Context()), req)
-	for err == nil {
-		var answer *agentsv1.PromptResponse
-		if answer, err = up.Recv(); err == nil {
-			err = down.Send(answer)
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
+	ctx, to := r.pick(down.Context())
+	up, err := to.Prompt(ctx, req)
+	return carry(up, err, down)
 }
 
 func (r router) Subscribe(req *agentsv1.SubscribeRequest, down grpc.ServerStreamingServer[agentsv1.SubscribeResponse]) error {
-	up, err := r.to.Subscribe(claim(down.Context()), req)
+	ctx, to := r.pick(down.Context())
+	up, err := to.Subscribe(ctx, req)
+	return carry(up, err, down)
+}
+
+// carry hands a stream on.
+func carry[M any](up grpc.ServerStreamingClient[M], err error, down grpc.ServerStreamingServer[M]) error {
 	for err == nil {
-		var answer *agentsv1.SubscribeResponse
+		var answer *M
 		if answer, err = up.Recv(); err == nil {
 			err = down.Send(answer)
 		}
@@ -119,14 +148,22 @@ func reloaded(t *testing.T, sessions int) (old, successor *world, busy []string,
 func (w *world) reload() *world {
 	w.t.Helper()
 	w.instance.Retire(pluginv1.RetireRequest_REASON_RELOAD)
+	return w.succeed()
+}
+
+// succeed starts the successor of a retired instance. Calls that have no claim go there from now on.
+func (w *world) succeed() *world {
+	w.t.Helper()
 	successor := &world{
 		t: w.t, state: w.state, cwd: w.cwd, host: w.host, claimed: agentsv1.NewAgentsClient(w.instance.Conn()),
-		answers: make(chan bool, 16), modes: w.modes, models: w.models,
+		answers: make(chan bool, 16), modes: w.modes, models: w.models, switched: make(chan struct{}),
 	}
 	successor.model = func(_ context.Context, _ int, _ *llm.Request, emit emit) (llm.Reason, error) {
 		return llm.Stop, emit(llm.TextEvent("next"))
 	}
 	successor.start(w.host.LastCheckpoint())
+	w.successor = successor
+	close(w.switched)
 	return successor
 }
 
@@ -195,20 +232,101 @@ func TestASuccessorOpensWhatACrashedPredecessorHad(t *testing.T) {
 	}
 }
 
-func TestARetiredInstanceWithoutASuccessorGoesOn(t *testing.T) {
+func TestWhatReachesARetiredInstanceIsDoneByItsSuccessor(t *testing.T) {
+	old := newWorld(t)
+	idle, closed := old.create(), old.create()
+	old.rest(old.send(idle, "one"))
+	successor := old.reload()
+
+	created := old.create()
+	for _, session := range []string{idle, created} {
+		if got := show(old.rest(old.send(session, "two"))); !strings.HasSuffix(got, "turn/end completed") {
+			t.Error(got)
+		}
+		old.cancel(session, "two")
+	}
+	if old.requestCount() != 1 || successor.requestCount() != 2 {
+		t.Errorf("the model was asked %d times by the old instance and %d times by the new one", old.requestCount(), successor.requestCount())
+	}
+	if got := len(successor.request(0).GetMessages()); got != 4 {
+		t.Errorf("the model was sent %d messages", got)
+	}
+	if err := old.Close(t.Context(), closed); err != nil {
+		t.Fatal(err)
+	}
+	old.load(closed)
+	if err := old.Delete(t.Context(), closed); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, successor.Close(t.Context(), closed), codes.NotFound, "unknown session: "+closed)
+	if got := old.host.Claims(); len(got) != 0 {
+		t.Errorf("claims %v", got)
+	}
+}
+
+func TestASessionThatIsNotHereYetWhenTheInstanceRetiresIsLeftAsItWas(t *testing.T) {
 	w := newWorld(t)
 	session := w.create()
-	w.rest(w.send(session, "one"))
+	w.instance.Stop()
+	busy := hold(t, filepath.Join(w.state, session+".jsonl"))
+	w.start(w.host.LastCheckpoint())
+	waiting := make(chan *agents.Events, 1)
+	go func() { // the call waits for the one that has the log
+		events, err := w.Prompt(t.Context(), agents.Prompt{SessionID: session, PromptID: "one", Content: text("one")})
+		if err != nil {
+			t.Error(err)
+		}
+		waiting <- events
+	}()
+	for stacks := make([]byte, 1<<20); !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("(*agent).adopt(")); {
+		runtime.Gosched() // nothing else tells that the call has come so far
+	}
 	w.instance.Retire(pluginv1.RetireRequest_REASON_RELOAD)
-	for _, prompt := range []string{"two", "three"} {
-		if got := show(w.rest(w.send(session, prompt))); !strings.HasSuffix(got, "turn/end completed") {
+	if got, want := string(w.host.LastCheckpoint()), `{"sessions":{"`+session+`":""}}`; got != want {
+		t.Errorf("checkpoint %s, want %s", got, want)
+	}
+	successor := w.succeed()
+	for deadline := time.Now().Add(10 * time.Second); len(w.host.Claims()) > 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("claims %v", w.host.Claims())
+		}
+	}
+	busy.Close()
+	if got := show(w.rest(<-waiting)); !strings.HasSuffix(got, "turn/end completed") || successor.requestCount() != 1 {
+		t.Errorf("%d requests:\n%s", successor.requestCount(), got)
+	}
+}
+
+// hold locks a log as another process would.
+func hold(t *testing.T, path string) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestAnInstanceThatResumesKnowsWhatItsSuccessorDid(t *testing.T) {
+	old := newWorld(t)
+	kept, closed := old.create(), old.create()
+	successor := old.reload()
+	created := successor.create()
+	if err := successor.Close(t.Context(), closed); err != nil {
+		t.Fatal(err)
+	}
+	successor.instance.Stop()
+	old.instance.Resume()
+	for _, session := range []string{kept, created} {
+		if got := show(old.rest(old.send(session, "more"))); !strings.HasSuffix(got, "turn/end completed") {
 			t.Error(got)
 		}
 	}
-	w.cancel(session, "two")
-	if got := len(w.request(2).GetMessages()); got != 6 {
-		t.Errorf("the model was sent %d messages", got)
-	}
+	wantStatus(t, old.Close(t.Context(), closed), codes.NotFound, "unknown session: "+closed)
 }
 
 func TestAnInstanceThatResumesKeepsItsSessions(t *testing.T) {

@@ -27,6 +27,10 @@ func (v *server) Create(ctx context.Context, req *agentsv1.CreateRequest) (*agen
 	}
 	a, id := v.agent, newID()
 	a.mu.Lock()
+	if a.replaced.Load() {
+		a.mu.Unlock()
+		return a.active().Create(ctx, req)
+	}
 	at := a.reserve(id)
 	a.mu.Unlock()
 	a.fill(ctx, at, id, func() (*session, error) { return a.create(id, req.GetCwd()) })
@@ -39,6 +43,10 @@ func (v *server) Create(ctx context.Context, req *agentsv1.CreateRequest) (*agen
 func (v *server) Load(ctx context.Context, req *agentsv1.LoadRequest) (*agentsv1.LoadResponse, error) {
 	a, id := v.agent, req.GetSessionId()
 	a.mu.Lock()
+	if a.replaced.Load() {
+		a.mu.Unlock()
+		return a.active().Load(ctx, req)
+	}
 	if _, inherited := a.inherited[id]; inherited || a.sessions[id] != nil {
 		a.mu.Unlock()
 		return nil, status.Errorf(codes.AlreadyExists, "session %s is already loaded", id)
@@ -104,6 +112,10 @@ func (v *server) Delete(ctx context.Context, req *agentsv1.DeleteRequest) (*agen
 			return nil, err
 		}
 		a.mu.Lock()
+		if a.replaced.Load() {
+			a.mu.Unlock()
+			return a.active().Delete(ctx, req)
+		}
 		if a.sessions[id] != nil { // loaded again meanwhile
 			a.mu.Unlock()
 			continue

@@ -97,6 +97,9 @@ func (s *session) enqueue(p *prompt) error {
 		return errReleased
 	case s.closing:
 		return unknownSession(s.id)
+	case !s.running && s.agent.replaced.Load(): // a turn that begins now would be unknown to the successor
+		s.release()
+		return errReleased
 	case len(s.queue) == maxQueue:
 		return status.Errorf(codes.ResourceExhausted, "session %s has %d messages waiting; send this one again when a turn has ended", s.id, maxQueue)
 	case s.find(p.id) != nil || s.turn.takes(p.id):

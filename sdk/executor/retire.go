@@ -45,7 +45,7 @@ func (e *engine) retire(_ context.Context, reason sdk.RetireReason) {
 }
 
 // resume takes up again what retire let go: the successor did not come up, or not for long.
-func (e *engine) resume(ctx context.Context) error {
+func (e *engine) resume(ctx context.Context, _ []byte) error {
 	e.mu.Lock()
 	e.retired = false
 	tasks := slices.Clone(e.order)

@@ -44,7 +44,8 @@ type Instance struct {
 	process *process // nil: in the test's
 	conn    *grpc.ClientConn
 	stopped sync.Once
-	host    *grpc.Server
+	service *Host
+	host    *grpc.Server // serves it and the seams
 	hosting chan struct{}
 }
 
@@ -81,6 +82,7 @@ func (i *Instance) activate(row, dir string, o Options) error {
 	if o.Host == nil {
 		o.Host = &Host{}
 	}
+	i.service = o.Host
 	i.hosting, i.host = make(chan struct{}), grpc.NewServer(api.ServerOptions()...)
 	pluginv1.RegisterHostServer(i.host, o.Host)
 	if o.Seams != nil {
@@ -129,10 +131,10 @@ func (i *Instance) Retire(reason sdk.RetireReason) {
 	}
 }
 
-// Resume takes a retired instance back into service.
+// Resume takes a retired instance back into service, with the host's last checkpoint.
 func (i *Instance) Resume() {
 	i.t.Helper()
-	if _, err := i.server.Resume(context.Background(), &pluginv1.ResumeRequest{}); err != nil {
+	if _, err := i.server.Resume(context.Background(), &pluginv1.ResumeRequest{Checkpoint: i.service.LastCheckpoint()}); err != nil {
 		i.t.Errorf("resume: %v", err)
 	}
 }

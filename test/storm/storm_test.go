@@ -335,6 +335,10 @@ func (s *storm) onlyTheNewestAreLeft() {
 			for _, p := range left {
 				s.t.Logf("%d %q", p.pid, p.line)
 			}
+			ps := exec.Command(s.program, "ps")
+			ps.Env = s.env
+			rows, err := ps.CombinedOutput()
+			s.t.Logf("%s%v", rows, err)
 			return
 		}
 	}

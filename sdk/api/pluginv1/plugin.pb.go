@@ -589,7 +589,9 @@ func (x *RetireResponse) GetCheckpoint() []byte {
 }
 
 type ResumeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the row's instances left behind, the successor's included if it got so far.
+	Checkpoint    []byte `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,6 +624,13 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
 	return file_dsh_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ResumeRequest) GetCheckpoint() []byte {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
 }
 
 type ResumeResponse struct {
@@ -1234,8 +1243,11 @@ const file_dsh_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x0eRetireResponse\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\fR\n" +
-	"checkpoint\"\x0f\n" +
-	"\rResumeRequest\"\x10\n" +
+	"checkpoint\"/\n" +
+	"\rResumeRequest\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\fR\n" +
+	"checkpoint\"\x10\n" +
 	"\x0eResumeResponse\"\x13\n" +
 	"\x11DeactivateRequest\",\n" +
 	"\x12DeactivateResponse\x12\x16\n" +
