@@ -1,11 +1,14 @@
-// Package stdio serves the host's stdin and stdout as the seam "stdio": leased to one plugin at a time, line by line, acknowledged.
+// Package stdio serves the host's stdin and stdout as the seam "stdio": leased to one plugin at a time, line by line, each until it is dealt with.
 package stdio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -18,7 +21,7 @@ import (
 const (
 	// maxLine limits a line of stdin, in bytes.
 	maxLine = 64 << 20
-	// maxPending limits the lines that are read but not acknowledged: this many, or this many bytes. Then stdin waits.
+	// maxPending limits the lines that are read and neither taken nor dealt with: this many, or this many bytes. Then stdin waits.
 	maxPending      = 1024
 	maxPendingBytes = 2 * maxLine
 )
@@ -30,10 +33,11 @@ type Server struct {
 	lease  chan struct{} // holds one token: whoever has it is the lessee
 
 	mu           sync.Mutex
-	pending      []*stdiov1.LeaseResponse_Line // read, not acknowledged
+	pending      []*stdiov1.LeaseResponse_Line // read, neither taken nor dealt with
 	pendingBytes int
-	changed      chan struct{} // closed and replaced at each change
-	written      uint64        // number of the last write that stdout took
+	taken        map[uint64]struct{} // lines that are taken and not dealt with
+	changed      chan struct{}       // closed and replaced at each change
+	written      uint64              // number of the last write that stdout took
 	writeErr     error
 
 	ended       chan struct{} // closed when stdin has ended
@@ -44,7 +48,7 @@ type Server struct {
 // New returns a server that reads stdin once Run is called.
 func New(stdout io.Writer) *Server {
 	s := &Server{
-		stdout: stdout, lease: make(chan struct{}, 1), changed: make(chan struct{}),
+		stdout: stdout, lease: make(chan struct{}, 1), changed: make(chan struct{}), taken: map[uint64]struct{}{},
 		ended: make(chan struct{}), settled: make(chan struct{}),
 	}
 	s.lease <- struct{}{}
@@ -65,7 +69,7 @@ func (s *Server) signal() {
 	s.changed = make(chan struct{})
 }
 
-// Run reads stdin until its end. It stops reading while too many lines wait to be acknowledged.
+// Run reads stdin until its end. It stops reading while too many lines are pending.
 func (s *Server) Run(ctx context.Context, stdin io.Reader) {
 	lines := newLineReader(stdin, maxLine)
 	for number := uint64(1); ; number++ {
@@ -111,7 +115,7 @@ func (s *Server) Lease(stream grpc.BidiStreamingServer[stdiov1.LeaseRequest, std
 	}
 	defer func() { s.lease <- struct{}{} }()
 	l := &lessee{server: s, stream: stream}
-	err := l.send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Opened_{Opened: &stdiov1.LeaseResponse_Opened{Written: s.lastWritten()}}})
+	err := l.send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Opened_{Opened: s.opened()}})
 	if err != nil {
 		return err
 	}
@@ -127,10 +131,16 @@ func (s *Server) Lease(stream grpc.BidiStreamingServer[stdiov1.LeaseRequest, std
 	return err
 }
 
-func (s *Server) lastWritten() uint64 {
+// opened is where the lease before has come to.
+func (s *Server) opened() *stdiov1.LeaseResponse_Opened {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.written
+	due := slices.Collect(maps.Keys(s.taken))
+	for _, line := range s.pending {
+		due = append(due, line.GetNumber())
+	}
+	slices.Sort(due)
+	return &stdiov1.LeaseResponse_Opened{Written: s.written, Due: due}
 }
 
 // lessee is one lease: one goroutine delivers lines, the handler's receives acknowledgements and writes.
@@ -146,7 +156,7 @@ func (l *lessee) send(r *stdiov1.LeaseResponse) error {
 	return l.stream.Send(r)
 }
 
-// deliver sends the lines that are not acknowledged, then those that come, then the end.
+// deliver sends the lines that are pending, then those that come, then the end.
 func (l *lessee) deliver(ctx context.Context) {
 	s := l.server
 	for last := uint64(0); ; {
@@ -183,17 +193,25 @@ func (s *Server) hasAfter(number uint64) bool {
 
 // after returns the first pending line above a number; nil: there is none yet. mu is held.
 func (s *Server) after(number uint64) *stdiov1.LeaseResponse_Line {
-	if len(s.pending) == 0 {
-		return nil
+	if i, _ := s.find(number + 1); i < len(s.pending) {
+		return s.pending[i]
 	}
-	i := 0
-	if first := s.pending[0].GetNumber(); number >= first {
-		i = int(number - first + 1)
+	return nil
+}
+
+// find returns where the pending line of a number is, or would be. mu is held.
+func (s *Server) find(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(s.pending, number, func(l *stdiov1.LeaseResponse_Line, n uint64) int { return cmp.Compare(l.GetNumber(), n) })
+}
+
+// drop forgets a pending line. mu is held.
+func (s *Server) drop(number uint64) bool {
+	i, pending := s.find(number)
+	if pending {
+		s.pendingBytes -= len(s.pending[i].GetData())
+		s.pending = slices.Delete(s.pending, i, i+1)
 	}
-	if i >= len(s.pending) {
-		return nil
-	}
-	return s.pending[i]
+	return pending
 }
 
 func (l *lessee) receive() error {
@@ -207,7 +225,7 @@ func (l *lessee) receive() error {
 			return err
 		}
 		switch r := request.GetRequest().(type) {
-		case *stdiov1.LeaseRequest_Ack:
+		case *stdiov1.LeaseRequest_Ack_:
 			s.ack(r.Ack)
 		case *stdiov1.LeaseRequest_Write_:
 			if err := s.write(r.Write); err != nil {
@@ -222,13 +240,17 @@ func (l *lessee) receive() error {
 	}
 }
 
-func (s *Server) ack(number uint64) {
+func (s *Server) ack(a *stdiov1.LeaseRequest_Ack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.pending) > 0 && s.pending[0].GetNumber() <= number {
-		s.pendingBytes -= len(s.pending[0].GetData())
-		s.pending[0] = nil
-		s.pending = s.pending[1:]
+	for _, number := range a.GetTaken() {
+		if s.drop(number) {
+			s.taken[number] = struct{}{}
+		}
+	}
+	for _, number := range a.GetLines() {
+		s.drop(number)
+		delete(s.taken, number)
 	}
 	s.signal()
 }
@@ -246,7 +268,12 @@ func (s *Server) write(w *stdiov1.LeaseRequest_Write) error {
 		s.settle()
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.written, s.writeErr = w.GetNumber(), err
-	s.mu.Unlock()
+	if w.GetAnswers() > 0 {
+		s.drop(w.GetAnswers())
+		delete(s.taken, w.GetAnswers())
+		s.signal()
+	}
 	return err
 }

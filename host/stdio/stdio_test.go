@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"pgregory.net/rapid"
 
 	"github.com/dsh-go/dsh/sdk/api"
 	"github.com/dsh-go/dsh/sdk/api/stdiov1"
@@ -94,6 +97,9 @@ func next(t *testing.T, stream stdiov1.Stdio_LeaseClient) string {
 	}
 	switch e := event.GetEvent().(type) {
 	case *stdiov1.LeaseResponse_Opened_:
+		if due := e.Opened.GetDue(); len(due) > 0 {
+			return fmt.Sprintf("opened %d, due %d", e.Opened.GetWritten(), due)
+		}
 		return fmt.Sprintf("opened %d", e.Opened.GetWritten())
 	case *stdiov1.LeaseResponse_Line_:
 		return fmt.Sprintf("line %d %s", e.Line.GetNumber(), e.Line.GetData())
@@ -124,21 +130,34 @@ func write(number uint64, data string) *stdiov1.LeaseRequest {
 	return &stdiov1.LeaseRequest{Request: &stdiov1.LeaseRequest_Write_{Write: &stdiov1.LeaseRequest_Write{Number: number, Data: []byte(data)}}}
 }
 
-func ack(number uint64) *stdiov1.LeaseRequest {
-	return &stdiov1.LeaseRequest{Request: &stdiov1.LeaseRequest_Ack{Ack: number}}
+func answer(number, line uint64, data string) *stdiov1.LeaseRequest {
+	r := write(number, data)
+	r.GetWrite().Answers = line
+	return r
 }
 
-func TestTheNextLeaseGetsWhatTheLastOneDidNotAcknowledge(t *testing.T) {
+func ack(lines ...uint64) *stdiov1.LeaseRequest {
+	return &stdiov1.LeaseRequest{Request: &stdiov1.LeaseRequest_Ack_{Ack: &stdiov1.LeaseRequest_Ack{Lines: lines}}}
+}
+
+func take(lines ...uint64) *stdiov1.LeaseRequest {
+	return &stdiov1.LeaseRequest{Request: &stdiov1.LeaseRequest_Ack_{Ack: &stdiov1.LeaseRequest_Ack{Taken: lines}}}
+}
+
+func TestTheNextLeaseGetsWhatTheLastOneHasNotDealtWith(t *testing.T) {
 	var stdout bytes.Buffer
 	s := New(&stdout)
-	s.Run(t.Context(), strings.NewReader("one\ntwo\nthree\n"))
+	s.Run(t.Context(), strings.NewReader("one\ntwo\nthree\nfour\nfive\n"))
 	client := serveTest(t, s)
 
 	first := lease(t, t.Context(), client)
-	expect(t, first, "opened 0", "line 1 one", "line 2 two", "line 3 three", "end")
-	send(t, first, ack(1))
-	send(t, first, write(1, "hello\n"))
-	expect(t, first, "written 1")
+	expect(t, first, "opened 0, due [1 2 3 4 5]", "line 1 one", "line 2 two", "line 3 three", "line 4 four", "line 5 five", "end")
+	send(t, first, take(2, 3))
+	send(t, first, ack(4))
+	send(t, first, answer(1, 2, "hello\n"))
+	send(t, first, take(2)) // late: it has its answer
+	send(t, first, write(2, "more\n"))
+	expect(t, first, "written 1", "written 2")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -149,13 +168,58 @@ func TestTheNextLeaseGetsWhatTheLastOneDidNotAcknowledge(t *testing.T) {
 	if _, err := first.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatalf("the first lease ends with %v", err)
 	}
-	expect(t, second, "opened 1", "line 2 two", "line 3 three", "end")
-	send(t, second, write(1, "again\n")) // repeated by a successor that did not know: dropped
-	send(t, second, write(2, "bye\n"))
-	expect(t, second, "written 1", "written 2")
-	if got, want := stdout.String(), "hello\nbye\n"; got != want {
+	expect(t, second, "opened 2, due [1 3 5]", "line 1 one", "line 5 five", "end")
+	send(t, second, write(2, "again\n")) // repeated by a successor that did not know: dropped
+	send(t, second, answer(3, 3, "bye\n"))
+	send(t, second, answer(4, 5, "five\n"))
+	expect(t, second, "written 2", "written 3", "written 4")
+	cancel()
+	expect(t, lease(t, t.Context(), client), "opened 4, due [1]", "line 1 one", "end")
+	if got, want := stdout.String(), "hello\nmore\nbye\nfive\n"; got != want {
 		t.Errorf("stdout has %q, want %q", got, want)
 	}
+}
+
+// However a lessee dies: no line is lost, none has two answers, and the next lessee is told of exactly those that have none.
+func TestEveryLineIsAnsweredOnceWhateverDies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var stdout bytes.Buffer
+		s := New(&stdout)
+		count := rapid.Uint64Range(1, 20).Draw(t, "lines")
+		s.Run(context.Background(), strings.NewReader(strings.Repeat("x\n", int(count))))
+		written, taken := uint64(0), map[uint64]bool{}
+		due := map[uint64]bool{}
+		for n := range count {
+			due[n+1] = true
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			line := rapid.Uint64Range(1, count).Draw(t, "line")
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0:
+				s.ack(&stdiov1.LeaseRequest_Ack{Taken: []uint64{line}})
+				taken[line] = taken[line] || due[line]
+			case 1:
+				s.ack(&stdiov1.LeaseRequest_Ack{Lines: []uint64{line}})
+				delete(due, line)
+			case 2:
+				written++
+				if err := s.write(&stdiov1.LeaseRequest_Write{Number: written, Answers: line}); err != nil {
+					t.Fatal(err)
+				}
+				delete(due, line)
+			case 3: // the next lease
+				if got, want := s.opened().GetDue(), slices.Sorted(maps.Keys(due)); !slices.Equal(got, want) {
+					t.Fatalf("due are %d, want %d", got, want)
+				}
+				for n := uint64(1); n <= count; n++ {
+					_, pending := s.find(n)
+					if want := due[n] && !taken[n]; pending != want {
+						t.Fatalf("line %d comes again: %t, want %t", n, pending, want)
+					}
+				}
+			}
+		}
+	})
 }
 
 func TestDoneSettlesTheHost(t *testing.T) {
@@ -207,9 +271,16 @@ func TestStdinWaitsWhileTooManyLinesAreNotAcknowledged(t *testing.T) {
 	if pending > maxPending {
 		t.Errorf("%d lines are held, want at most %d", pending, maxPending)
 	}
-	send(t, stream, ack(maxPending))
+	var lines []uint64
+	for n := range uint64(maxPending) {
+		lines = append(lines, n+1)
+	}
+	send(t, stream, ack(lines...))
 	for n := maxPending + 1; n <= 2*maxPending; n++ {
 		expect(t, stream, fmt.Sprintf("line %d x", n))
 	}
-	send(t, stream, ack(2*maxPending))
+	for i := range lines {
+		lines[i] += maxPending
+	}
+	send(t, stream, ack(lines...))
 }

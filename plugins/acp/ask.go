@@ -86,7 +86,7 @@ func (b *bridge) answered(m jsonrpc.Message, line uint64) {
 	}
 	b.mu.Unlock()
 	if !counts {
-		b.dealtWith(line)
+		b.lease.Ack(line)
 		return
 	}
 	r := b.begin(m.ID, methodPermission, line)
@@ -114,7 +114,7 @@ func (b *bridge) passOn(q *question, o agents.Outcome, r *request) {
 	err := b.agents.Answer(ctx, q.prompt.session.id, q.callID, o)
 	switch {
 	case err != nil && b.work.Err() != nil:
-		b.forsake()
+		b.finish(r) // the line comes again to a successor
 		return
 	case err != nil:
 		b.log.Warn("the agent did not hear of a person's answer", "session", q.prompt.session.id, "call", q.callID, "error", err)
@@ -122,5 +122,6 @@ func (b *bridge) passOn(q *question, o agents.Outcome, r *request) {
 	b.mu.Lock()
 	q.heard = true
 	b.mu.Unlock()
+	b.lease.Ack(r.line)
 	b.finish(r)
 }

@@ -261,14 +261,8 @@ func TestCrashOfTheBridgeWhileAQuestionIsOpen(t *testing.T) {
 	id := e.asked("s1", "c3", allowOnce, allowForIt, rejectOnce)
 	e.waitFor("the prompt is acknowledged", func() bool { return len(e.stdio.pending) == 0 })
 	e.waitForCheckpoint(strings.Trim(id, `"`))
-	checkpoint := e.host.LastCheckpoint()
-	e.bridge.Stop() // its last words go unheard
-	for frame := e.next(); frame != stopLine("1", "cancelled"); {
-		frame = e.next()
-	}
-	e.host = hostWith(t, checkpoint)
-	e.start()
-	e.expect(withdrawn(id), errorLine("1", "-32603", "turn failed: the editor bridge crashed while it ran; what it did is in the session"))
+	e.crash(e.host.LastCheckpoint())
+	e.expect(withdrawn(id), errorLine("1", "-32603", crashed))
 	e.send(selected(id, "allow"))
 	e.quiet()
 	if e.agents.count("Answer") > 0 {

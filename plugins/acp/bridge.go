@@ -55,7 +55,7 @@ type bridge struct {
 	bash        *bash.Client // of an optional seam
 	lease       *stdio.Lease
 	saved       state    // what the instance before left
-	dealt       []uint64 // lines that come again but are dealt with; the reader's
+	taken       []uint64 // lines of the prompts that the instance before left; the reader's
 
 	out      context.Context // for answers; ends last
 	closeOut context.CancelFunc
@@ -86,7 +86,8 @@ type bridge struct {
 	handing   bool // running turns are handed over
 	handed    []promptState
 	inFlight  int
-	lines     openLines
+	answering map[uint64]*answering // by the line of the prompt
+	waiting   []chan struct{}       // closed by the next checkpoint
 }
 
 func newBridge(c *sdk.Context, config Config) (*bridge, error) {
@@ -99,7 +100,7 @@ func newBridge(c *sdk.Context, config Config) (*bridge, error) {
 		control: controlv1.NewControlClient(c.Conn()), mayReload: config.Reload,
 		inputOver: make(chan struct{}), gone: make(chan struct{}), replies: make(chan func(), maxReplies),
 		dirty: make(chan struct{}, 1), settled: make(chan struct{}, 1), toolsChanged: make(chan struct{}, 1),
-		sessions: map[string]*session{}, prompts: map[*prompt]struct{}{}, questions: map[string]*question{},
+		sessions: map[string]*session{}, prompts: map[*prompt]struct{}{}, questions: map[string]*question{}, answering: map[uint64]*answering{},
 	}
 	if saved := c.Restored(); len(saved) > 0 {
 		if err := json.Unmarshal(saved, &b.saved); err != nil {

@@ -68,6 +68,16 @@ func (e *editor) start() *editor {
 	return e
 }
 
+// crash plays the death of the bridge: nothing more comes from it. The next one starts with a checkpoint.
+func (e *editor) crash(checkpoint []byte) {
+	e.t.Helper()
+	e.stdio.change(func() { close(e.stdio.lost) })
+	e.bridge.Stop()
+	e.agents.change(func() { e.agents.calls = nil })
+	e.host = hostWith(e.t, checkpoint)
+	e.start()
+}
+
 // open starts the bridge for an editor that shows terminals, with one session: s1.
 func (e *editor) open() *editor {
 	e.t.Helper()
@@ -233,7 +243,7 @@ func (e *editor) retire(reason pluginv1.RetireRequest_Reason) {
 }
 
 // hostWith is a host that has only a checkpoint.
-func hostWith(t *testing.T, checkpoint []byte) *plugintest.Host {
+func hostWith(t testing.TB, checkpoint []byte) *plugintest.Host {
 	t.Helper()
 	h := &plugintest.Host{}
 	if _, err := h.Checkpoint(t.Context(), &pluginv1.CheckpointRequest{State: checkpoint}); err != nil {

@@ -3,6 +3,7 @@ package acp_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,22 +238,76 @@ func TestReloadWithAFullPipe(t *testing.T) {
 	e.quiet()
 }
 
+const crashed = "turn failed: the editor bridge crashed while it ran; what it did is in the session"
+
 // A bridge that crashed leaves its sessions to the next one; the prompt it ran fails and can be sent again.
 func TestCrashOfTheBridge(t *testing.T) {
 	e := newEditor(t, sayOrHang).open()
 	e.send(promptLine("1", "s1", "hang"))
 	e.expect(messageLine("s1", "working"))
-	e.waitFor("the prompt is acknowledged", func() bool { return len(e.stdio.pending) == 0 })
-	checkpoint := e.host.LastCheckpoint()
-	e.bridge.Stop() // its last words go unheard
-	e.expect(stopLine("1", "cancelled"))
-	e.agents.change(func() { e.agents.calls = nil })
-	e.host = hostWith(t, checkpoint)
-	e.start()
-	e.expect(errorLine("1", "-32603", "turn failed: the editor bridge crashed while it ran; what it did is in the session"))
+	e.waitFor("the prompt is taken", func() bool { return len(e.stdio.pending) == 0 })
+	e.crash(e.host.LastCheckpoint())
+	e.expect(errorLine("1", "-32603", crashed))
 	e.waitForCall("Cancel s1")
 	e.send(promptLine("2", "s1", "hello"))
 	e.expect(messageLine("s1", "hello"), stopLine("2", "end_turn"))
+}
+
+// What the editor has been told of sessions is so for the next instance, however soon the one that said it dies.
+func TestAnAnswerAboutASessionHoldsAfterACrash(t *testing.T) {
+	e := newEditor(t, say)
+	e.start()
+	e.initialize(true)
+	e.crash(e.host.LastCheckpoint())
+	e.newSession("s1")
+	e.crash(e.host.LastCheckpoint())
+	e.send(promptLine("1", "s1", "hello"))
+	e.expect(messageLine("s1", "hello"), stopLine("1", "end_turn"))
+	e.send(`{"jsonrpc":"2.0","id":2,"method":"session/close","params":{"sessionId":"s1"}}`)
+	e.expect(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+	e.crash(e.host.LastCheckpoint())
+	e.send(promptLine("3", "s1", "hello"))
+	e.expect(errorLine("3", "-32002", "unknown session: s1"))
+}
+
+// An answer that has reached the editor is not given again by an instance whose checkpoint still has the prompt.
+func TestCrashAfterAnAnswer(t *testing.T) {
+	e := newEditor(t, sayOrHang).open()
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.waitFor("the prompt is taken", func() bool { return len(e.stdio.pending) == 0 })
+	checkpoint := e.host.LastCheckpoint()
+	e.send(cancelLine("s1"))
+	e.expect(stopLine("1", "cancelled"))
+	e.crash(checkpoint)
+	e.send(promptLine("2", "s1", "hello"))
+	e.expect(messageLine("s1", "hello"), stopLine("2", "end_turn"))
+}
+
+// An answer that has not reached the editor is given by the next instance, and stays in the checkpoint until then.
+func TestCrashBeforeAnAnswer(t *testing.T) {
+	e := newEditor(t, sayOrHang).open()
+	e.newSession("s2")
+	e.send(promptLine("1", "s1", "hang"))
+	e.expect(messageLine("s1", "working"))
+	e.waitFor("the prompt is taken", func() bool { return len(e.stdio.pending) == 0 })
+	before := e.stdio.total
+	e.stdio.change(func() { e.stdio.paused = true })
+	e.send(cancelLine("s1"))
+	e.waitFor("the answer is on its way", func() bool { return e.stdio.total > before })
+	e.send(promptLine("2", "s2", "hello")) // and the checkpoint is a new one
+	e.waitForCheckpoint(`"session":"s2"`)
+	e.crash(e.host.LastCheckpoint())
+	e.stdio.change(func() { e.stdio.paused = false })
+	got := []string{e.next(), e.next()}
+	slices.Sort(got)
+	want := []string{errorLine("1", "-32603", crashed), errorLine("2", "-32603", crashed)}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	e.send(promptLine("3", "s1", "hello"))
+	e.expect(messageLine("s1", "hello"), stopLine("3", "end_turn"))
 }
 
 // A client that does not read holds back its turns; it grows no memory, and its input is still taken.

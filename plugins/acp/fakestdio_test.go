@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,8 +21,8 @@ type fakeStdio struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
 	pending []*stdiov1.LeaseResponse_Line
+	taken   []uint64
 	lines   uint64 // received from the editor
-	acked   uint64
 	ended   bool
 	done    bool
 	written uint64
@@ -29,6 +30,7 @@ type fakeStdio struct {
 	paused  bool     // the editor does not read
 	total   int      // bytes received in writes
 	leases  int
+	lost    chan struct{} // closed when the lessee's death is to be played
 }
 
 func newFakeStdio() *fakeStdio {
@@ -88,22 +90,51 @@ func (s *fakeStdio) Lease(stream grpc.BidiStreamingServer[stdiov1.LeaseRequest, 
 		return stream.Context().Err()
 	}
 	defer func() { <-s.held }()
-	var written uint64
-	s.change(func() { s.leases++; written = s.written })
+	lost := make(chan struct{})
+	opened := &stdiov1.LeaseResponse_Opened{}
+	s.change(func() {
+		s.leases++
+		s.lost = lost
+		opened.Written, opened.Due = s.written, slices.Clone(s.taken)
+		for _, line := range s.pending {
+			opened.Due = append(opened.Due, line.GetNumber())
+		}
+		slices.Sort(opened.Due)
+	})
 	var sending sync.Mutex
 	send := func(r *stdiov1.LeaseResponse) bool {
 		sending.Lock()
 		defer sending.Unlock()
 		return stream.Send(r) == nil
 	}
-	send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Opened_{Opened: &stdiov1.LeaseResponse_Opened{Written: written}}})
+	send(&stdiov1.LeaseResponse{Event: &stdiov1.LeaseResponse_Opened_{Opened: opened}})
 	over := make(chan struct{})
 	var delivering sync.WaitGroup
 	delivering.Go(func() { s.deliver(over, send) })
-	err := s.receive(stream, send)
+	received := make(chan error, 1)
+	go func() { received <- s.receive(stream, lost, send) }()
+	var err error
+	select {
+	case err = <-received:
+	case <-lost:
+		err = errors.New("the lessee is gone")
+	}
 	close(over)
 	delivering.Wait()
 	return err
+}
+
+func (s *fakeStdio) drop(line uint64) bool {
+	before := len(s.pending)
+	s.pending = slices.DeleteFunc(s.pending, func(l *stdiov1.LeaseResponse_Line) bool { return l.GetNumber() == line })
+	return len(s.pending) < before
+}
+
+func (s *fakeStdio) dealtWith(lines ...uint64) {
+	for _, line := range lines {
+		s.drop(line)
+		s.taken = slices.DeleteFunc(s.taken, func(t uint64) bool { return t == line })
+	}
 }
 
 func (s *fakeStdio) deliver(over <-chan struct{}, send func(*stdiov1.LeaseResponse) bool) {
@@ -134,7 +165,7 @@ func (s *fakeStdio) deliver(over <-chan struct{}, send func(*stdiov1.LeaseRespon
 }
 
 func (s *fakeStdio) receive(
-	stream grpc.BidiStreamingServer[stdiov1.LeaseRequest, stdiov1.LeaseResponse], send func(*stdiov1.LeaseResponse) bool,
+	stream grpc.BidiStreamingServer[stdiov1.LeaseRequest, stdiov1.LeaseResponse], lost <-chan struct{}, send func(*stdiov1.LeaseResponse) bool,
 ) error {
 	for {
 		request, err := stream.Recv()
@@ -145,21 +176,24 @@ func (s *fakeStdio) receive(
 			return err
 		}
 		switch r := request.GetRequest().(type) {
-		case *stdiov1.LeaseRequest_Ack:
+		case *stdiov1.LeaseRequest_Ack_:
 			s.change(func() {
-				s.acked = r.Ack
-				for len(s.pending) > 0 && s.pending[0].GetNumber() <= r.Ack {
-					s.pending = s.pending[1:]
+				for _, line := range r.Ack.GetTaken() {
+					if s.drop(line) {
+						s.taken = append(s.taken, line)
+					}
 				}
+				s.dealtWith(r.Ack.GetLines()...)
 			})
 		case *stdiov1.LeaseRequest_Write_:
 			s.change(func() { s.total += len(r.Write.GetData()) })
-			if !s.await(stream.Context().Done(), func() bool { return !s.paused }) {
-				return stream.Context().Err()
+			if !s.await(lost, func() bool { return !s.paused || stream.Context().Err() != nil }) || stream.Context().Err() != nil {
+				return errors.New("the lessee is gone")
 			}
 			s.change(func() {
 				if r.Write.GetNumber() > s.written {
 					s.written = r.Write.GetNumber()
+					s.dealtWith(r.Write.GetAnswers())
 					s.frames = append(s.frames, strings.SplitAfter(string(r.Write.GetData()), "\n")...)
 					if last := len(s.frames) - 1; s.frames[last] == "" {
 						s.frames = s.frames[:last]

@@ -19,13 +19,12 @@ type state struct {
 	Terminals  bool          `json:"terminals,omitempty"`
 	Sessions   []string      `json:"sessions,omitempty"`
 	Prompts    []promptState `json:"prompts,omitempty"`
-	// Dealt are lines that are dealt with although one before them is not: they come again.
-	Dealt     []uint64      `json:"dealt,omitempty"`
-	Unwritten []stdio.Frame `json:"unwritten,omitempty"`
+	Unwritten  []stdio.Frame `json:"unwritten,omitempty"`
 }
 
 // promptState is a prompt without an answer.
 type promptState struct {
+	Line      uint64     `json:"line"`
 	Request   jsonrpc.ID `json:"request"`
 	SessionID string     `json:"session"`
 	PromptID  string     `json:"prompt"`
@@ -34,8 +33,12 @@ type promptState struct {
 	View      view       `json:"view"`
 	// Asked is the question that the turn waits for.
 	Asked *askedState `json:"asked,omitempty"`
+}
 
-	line uint64
+// answering is a prompt whose answer is on its way to stdout.
+type answering struct {
+	prompt promptState
+	queued bool // with the lease, which has it until stdout has taken it
 }
 
 type askedState struct {
@@ -51,14 +54,21 @@ const maxShownBytes = 1 << 10
 
 // state is what is left to do about the prompt. mu is held.
 func (p *prompt) state() promptState {
-	s := promptState{
-		Request: p.request.id, SessionID: p.session.id, PromptID: p.id, Cancelled: p.cancelled, Seq: p.seq, View: p.view,
-		Asked: p.asked(), line: p.request.line,
-	}
+	s := p.brief()
+	s.Cancelled, s.Seq, s.View = p.cancelled, p.seq, p.view
 	for i, c := range s.View.Open {
 		if c.Shown != nil && len(c.Shown.Title)+len(c.Shown.RawInput) > maxShownBytes {
 			s.View.Open[i].Shown = nil
 		}
+	}
+	return s
+}
+
+// brief is what has to be known about the prompt after a crash. mu is held.
+func (p *prompt) brief() promptState {
+	s := promptState{Line: p.request.line, Request: p.request.id, SessionID: p.session.id, PromptID: p.id}
+	if q := p.question; q != nil {
+		s.Asked = &askedState{q.id, q.callID, q.session, q.heard}
 	}
 	return s
 }
@@ -71,22 +81,24 @@ func (b *bridge) state() state {
 			s.Sessions = append(s.Sessions, id)
 		}
 	}
-	for _, line := range b.lines {
-		if line.done {
-			s.Dealt = append(s.Dealt, line.number)
-		}
-	}
 	return s
 }
 
-func (p *prompt) asked() *askedState {
-	if q := p.question; q != nil {
-		return &askedState{q.id, q.callID, q.session, q.heard}
+// keep waits until the checkpoint has what is so now: what the editor is told next must hold after a crash.
+func (b *bridge) keep() {
+	kept := make(chan struct{})
+	b.mu.Lock()
+	b.waiting = append(b.waiting, kept)
+	b.mu.Unlock()
+	signal(b.dirty)
+	select {
+	case <-kept:
+	case <-b.work.Done(): // the last checkpoint has it
 	}
-	return nil
 }
 
-// save keeps the checkpoint up to date, for a successor after a crash. A prompt's line is dealt with once the checkpoint has it.
+// save keeps the checkpoint up to date, for a successor after a crash. A prompt's line need not come again once the checkpoint has it.
+// A prompt whose answer stdout may lack stays in it: the host knows whether the answer is due.
 func (b *bridge) save() {
 	for {
 		select {
@@ -96,23 +108,39 @@ func (b *bridge) save() {
 		}
 		b.mu.Lock()
 		now := b.state()
+		var taken []*prompt
 		for p := range b.prompts {
 			if p.accepted {
-				now.Prompts = append(now.Prompts, promptState{
-					Request: p.request.id, SessionID: p.session.id, PromptID: p.id, line: p.request.line, Asked: p.asked(),
-				})
-				now.Dealt = append(now.Dealt, p.request.line)
+				now.Prompts = append(now.Prompts, p.brief())
+				if !p.taken {
+					taken = append(taken, p)
+				}
 			}
 		}
+		for line, a := range b.answering {
+			if a.queued && !b.lease.Answering(line) {
+				delete(b.answering, line)
+				continue
+			}
+			now.Prompts = append(now.Prompts, a.prompt)
+		}
+		waiting := b.waiting
+		b.waiting = nil
 		b.mu.Unlock()
 		if err := b.checkpoint(b.work, now); err != nil {
 			if b.work.Err() == nil {
 				b.log.Warn("a crash of the editor bridge would lose its sessions", "error", err)
 			}
-			continue
+			taken = nil
 		}
-		for _, p := range now.Prompts {
-			b.dealtWith(p.line)
+		b.mu.Lock()
+		for _, p := range taken {
+			p.taken = true
+			b.lease.Take(p.request.line)
+		}
+		b.mu.Unlock()
+		for _, kept := range waiting {
+			close(kept)
 		}
 	}
 }
@@ -137,14 +165,19 @@ func (b *bridge) restore() {
 		b.sessions[id] = &session{b: b, id: id, live: true, expected: true}
 	}
 	for _, saved := range b.saved.Prompts {
+		if !b.lease.Due(saved.Line) {
+			continue // its answer has reached the editor
+		}
+		b.lease.Take(saved.Line)
+		b.taken = append(b.taken, saved.Line)
 		s := b.sessions[saved.SessionID]
 		if s == nil { // closed while its last turn ended
 			s = &session{b: b, id: saved.SessionID}
 			b.sessions[s.id] = s
 		}
 		b.inFlight++
-		p := b.newPrompt(s, &request{b: b, id: saved.Request, method: methodPrompt}, saved.PromptID)
-		p.accepted, p.begun = true, true
+		p := b.newPrompt(s, &request{b: b, id: saved.Request, method: methodPrompt, line: saved.Line}, saved.PromptID)
+		p.accepted, p.taken, p.begun = true, true, true
 		p.seq, p.view = saved.Seq, saved.View
 		s.prompt = p
 		if asked := saved.Asked; asked != nil {
@@ -162,7 +195,6 @@ func (b *bridge) restore() {
 			s.post(turn, p.request, p.lost)
 		}
 	}
-	b.dealt = b.saved.Dealt
 	b.saved = state{}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/dsh-go/dsh/sdk/agents"
 )
 
-// prompt is a session/prompt that has no answer yet. bridge.mu guards accepted, cancelled, begun, force and question; the rest belongs
+// prompt is a session/prompt that has no answer yet. bridge.mu guards accepted, taken, cancelled, begun, force and question; the rest belongs
 // to the mailbox that runs it.
 type prompt struct {
 	b       *bridge
@@ -31,6 +31,7 @@ type prompt struct {
 	stop context.CancelCauseFunc
 
 	accepted  bool // the agent has it, and Cancel reaches it
+	taken     bool // the checkpoint has it, and its line need not come again
 	begun     bool // an event of its turn has been shown
 	cancelled bool
 	force     *time.Timer
@@ -78,6 +79,7 @@ func (b *bridge) release(p *prompt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.prompts, p)
+	b.answering[p.request.line] = &answering{prompt: p.brief()}
 	b.take(p)
 	if p.session.prompt == p {
 		p.session.prompt = nil

@@ -25,14 +25,9 @@ func (b *bridge) read(ctx context.Context) {
 			}
 			return
 		}
-		b.mu.Lock()
-		b.lines.take(line.Number)
-		b.mu.Unlock()
-		if slices.Contains(b.dealt, line.Number) {
-			b.dealtWith(line.Number)
-			continue
+		if !slices.Contains(b.taken, line.Number) {
+			b.classify(line)
 		}
-		b.classify(line)
 	}
 }
 
@@ -44,7 +39,7 @@ func (b *bridge) classify(line stdio.Line) {
 		return
 	}
 	if jsonrpc.Blank(line.Data) {
-		b.dealtWith(line.Number)
+		b.lease.Ack(line.Number)
 		return
 	}
 	m, bad := jsonrpc.Parse(line.Data)
@@ -57,17 +52,10 @@ func (b *bridge) classify(line stdio.Line) {
 		b.request(m, line.Number)
 	case jsonrpc.Notification:
 		b.notification(m)
-		b.dealtWith(line.Number)
+		b.lease.Ack(line.Number)
 	case jsonrpc.Response:
 		b.answered(m, line.Number)
 	}
-}
-
-func (b *bridge) dealtWith(line uint64) {
-	b.mu.Lock()
-	ack := b.lines.done(line)
-	b.mu.Unlock()
-	b.lease.Ack(ack)
 }
 
 func (b *bridge) notification(m jsonrpc.Message) {
@@ -145,11 +133,13 @@ func (b *bridge) initialize(r *request, raw json.RawMessage) {
 	b.mu.Lock()
 	b.terminals = params.ClientCapabilities.Meta.TerminalOutput == true
 	b.mu.Unlock()
-	signal(b.dirty)
 	result := initializeResult{ProtocolVersion: protocolVersion, AuthMethods: []empty{}, AgentInfo: b.info}
 	result.Capabilities.LoadSession = true
 	result.Capabilities.Prompt.EmbeddedContext = true
-	r.later(func() { r.answer(result) })
+	r.later(func() {
+		b.keep()
+		r.answer(result)
+	})
 }
 
 // lifeCycle settles in wire order whether a session may be opened, and ends its prompt when it is closed.

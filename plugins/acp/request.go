@@ -1,12 +1,11 @@
 package acp
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
@@ -20,7 +19,7 @@ type request struct {
 	b        *bridge
 	id       jsonrpc.ID
 	method   string
-	line     uint64  // 0: of an instance before this one
+	line     uint64
 	prompt   *prompt // of a session/prompt
 	answered atomic.Bool
 }
@@ -51,7 +50,7 @@ func (r *request) send(lines ...[]byte) {
 	if r.prompt != nil {
 		r.b.release(r.prompt)
 	}
-	if err := r.b.lease.Write(r.b.out, lines...); err != nil {
+	if err := r.b.lease.Answer(r.b.out, r.line, bytes.Join(lines, nil)); err != nil {
 		r.b.log.Debug("an answer was not written", "method", r.method, "error", err)
 	}
 	r.b.finish(r)
@@ -61,16 +60,9 @@ func (r *request) send(lines ...[]byte) {
 func (b *bridge) finish(r *request) {
 	b.mu.Lock()
 	b.inFlight--
-	ack := b.lines.done(r.line)
-	b.mu.Unlock()
-	b.lease.Ack(ack)
-	signal(b.settled)
-}
-
-// forsake counts a frame as done with that a successor will see again.
-func (b *bridge) forsake() {
-	b.mu.Lock()
-	b.inFlight--
+	if a := b.answering[r.line]; a != nil {
+		a.queued = true
+	}
 	b.mu.Unlock()
 	signal(b.settled)
 }
@@ -124,32 +116,6 @@ func (b *bridge) protocolError(err error) *jsonrpc.Error {
 
 func unknownSession(id string) error {
 	return jsonrpc.Errorf(jsonrpc.CodeNotFound, "unknown session: %s", id)
-}
-
-// openLines are the lines of stdin that are not dealt with, in their order.
-type openLines []openLine
-
-type openLine struct {
-	number uint64
-	done   bool
-}
-
-func (l *openLines) take(number uint64) { *l = append(*l, openLine{number: number}) }
-
-// done marks a line. It returns the number up to which all lines are dealt with, 0 when that has not changed.
-func (l *openLines) done(number uint64) (ack uint64) {
-	lines := *l
-	at, ok := slices.BinarySearchFunc(lines, number, func(o openLine, n uint64) int { return cmp.Compare(o.number, n) })
-	if !ok {
-		return 0
-	}
-	lines[at].done = true
-	for len(lines) > 0 && lines[0].done {
-		ack = lines[0].number
-		lines = lines[1:]
-	}
-	*l = lines
-	return ack
 }
 
 // signal wakes the one who waits, now or next.

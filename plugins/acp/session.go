@@ -189,7 +189,6 @@ func (b *bridge) create(ctx context.Context, r *request, raw json.RawMessage) {
 	b.sessions[id] = s
 	s.post(work, r, func(_ context.Context, r *request) { s.begin(r, answer) })
 	b.mu.Unlock()
-	signal(b.dirty)
 }
 
 // begin answers the request that has opened the session, and announces the commands.
@@ -203,6 +202,7 @@ func (s *session) begin(r *request, answer openResult) {
 	} else {
 		signal(s.b.toolsChanged) // they are not known yet
 	}
+	s.b.keep()
 	r.send(lines...)
 }
 
@@ -279,6 +279,7 @@ func (s *session) close(ctx context.Context, r *request, epoch int) {
 		return
 	}
 	s.became(false, epoch)
+	s.b.keep()
 	r.answer(empty{})
 }
 
@@ -289,6 +290,7 @@ func (s *session) delete(ctx context.Context, r *request, epoch int) {
 		return
 	}
 	s.became(false, epoch)
+	s.b.keep()
 	r.answer(empty{})
 }
 

@@ -1,12 +1,14 @@
 // Package stdio is the seam of the host's stdin and stdout: the lease that one plugin at a time holds on them.
 //
-// Lines come in order and are acknowledged; a line that is not acknowledged when the lease ends goes to the next lessee.
+// Lines come in order, and what is not dealt with when the lease ends comes to the next lessee. A line is dealt with when it is
+// acknowledged or, in one step, when its answer is on stdout: whenever a lessee dies, each answer is either written or due, and never
+// both. A lessee that can answer a line without seeing it again says that it has taken it; the next one is told that it is due.
 // Frames go to stdout whole, in the order of their writes, each once: they are numbered, so that what a lease leaves unwritten can be
 // written again under the next one.
 //
 // The receiving side never waits for the writing side. A lessee that stops taking lines still learns what stdout has taken; one
-// that is held back by a full stdout still gets its lines. The host sends no more lines than it keeps unacknowledged, which
-// bounds what a lease holds of them.
+// that is held back by a full stdout still gets its lines. The host sends no more lines than it keeps, which bounds what a
+// lease holds of them.
 package stdio
 
 import (
@@ -14,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +55,8 @@ type Line struct {
 type Frame struct {
 	Number uint64 `json:"number"`
 	Data   []byte `json:"data"`
+	// Answers is the line that the data answers, 0 for none.
+	Answers uint64 `json:"answers,omitempty"`
 }
 
 // Lease holds the host's stdin and stdout. Its methods may be called from any goroutine, Next from one at a time.
@@ -63,10 +68,12 @@ type Lease struct {
 	both   sync.WaitGroup
 	over   chan struct{} // closed when the stream has ended
 
-	turn    chan struct{} // one writer at a time, in the order they came
-	room    chan struct{} // stdout has taken something
-	arrived chan struct{} // a line, the end of input
-	due     chan struct{} // there is something to send
+	turn     chan struct{} // one writer at a time, in the order they came
+	room     chan struct{} // stdout has taken something
+	arrived  chan struct{} // a line, the end of input
+	due      chan struct{} // there is something to send
+	answered []uint64      // the lines that the frames of the lease before answer
+	before   []uint64      // the lines that were not dealt with when the lease began, in their order
 
 	mu        sync.Mutex
 	lines     []Line
@@ -78,8 +85,7 @@ type Lease struct {
 	bytes     int // of unwritten
 	sent      int // how many of unwritten have gone to the host
 	last      uint64
-	acked     uint64
-	ackDue    bool
+	ack       *stdiov1.LeaseRequest_Ack // to be sent; nil: none
 	doneDue   bool
 	flushing  []flush
 }
@@ -110,9 +116,12 @@ func Open(ctx context.Context, conn grpc.ClientConnInterface, unwritten []Frame)
 	l := &Lease{
 		stream: stream, end: cancel, over: make(chan struct{}),
 		turn: make(chan struct{}, 1), room: make(chan struct{}, 1), arrived: make(chan struct{}, 1), due: make(chan struct{}, 1),
-		last: first.GetOpened().GetWritten(),
+		last: first.GetOpened().GetWritten(), before: first.GetOpened().GetDue(),
 	}
 	for _, f := range unwritten {
+		if f.Answers > 0 { // the host knows when it is written, and may send the line before
+			l.answered = append(l.answered, f.Answers)
+		}
 		if f.Number > l.last {
 			l.unwritten = append(l.unwritten, f)
 			l.bytes += len(f.Data)
@@ -128,14 +137,14 @@ func Open(ctx context.Context, conn grpc.ClientConnInterface, unwritten []Frame)
 // Next returns the next line. It returns [io.EOF] when stdin has ended.
 func (l *Lease) Next(ctx context.Context) (Line, error) {
 	for {
-		line, ok, err := l.take()
+		line, ok, err := l.pop()
 		if ok || err != nil {
 			return line, err
 		}
 		select {
 		case <-l.arrived:
 		case <-l.over:
-			if line, ok, err := l.take(); ok || err != nil {
+			if line, ok, err := l.pop(); ok || err != nil {
 				return line, err
 			}
 			return Line{}, l.why()
@@ -145,7 +154,7 @@ func (l *Lease) Next(ctx context.Context) (Line, error) {
 	}
 }
 
-func (l *Lease) take() (line Line, ok bool, err error) {
+func (l *Lease) pop() (line Line, ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -161,20 +170,55 @@ func (l *Lease) take() (line Line, ok bool, err error) {
 	return Line{}, false, nil
 }
 
-// Ack says that all lines up to a number are dealt with.
-func (l *Lease) Ack(number uint64) {
+// Due tells whether a line was not dealt with when the lease began.
+func (l *Lease) Due(line uint64) bool {
+	_, due := slices.BinarySearch(l.before, line)
+	return due
+}
+
+// Ack says that a line is dealt with and has no answer.
+func (l *Lease) Ack(line uint64) {
+	l.acknowledge(func(a *stdiov1.LeaseRequest_Ack) { a.Lines = append(a.Lines, line) })
+}
+
+// Take says that a line need not come again. Its answer stays due, until [Lease.Answer].
+func (l *Lease) Take(line uint64) {
+	l.acknowledge(func(a *stdiov1.LeaseRequest_Ack) { a.Taken = append(a.Taken, line) })
+}
+
+func (l *Lease) acknowledge(add func(*stdiov1.LeaseRequest_Ack)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if number <= l.acked {
-		return
+	if l.ack == nil {
+		l.ack = &stdiov1.LeaseRequest_Ack{}
 	}
-	l.acked, l.ackDue = number, true
+	add(l.ack)
 	signal(l.due)
 }
 
 // Write queues frames for stdout, all of them or, when it returns an error, none. It waits while stdout is behind; waiting writers
 // have their turn in the order in which they came.
 func (l *Lease) Write(ctx context.Context, frames ...[]byte) error {
+	var numberless []Frame
+	for _, data := range frames {
+		numberless = append(numberless, Frame{Data: data})
+	}
+	return l.write(ctx, numberless)
+}
+
+// Answer is [Lease.Write] of a frame that answers a line.
+func (l *Lease) Answer(ctx context.Context, line uint64, frame []byte) error {
+	return l.write(ctx, []Frame{{Data: frame, Answers: line}})
+}
+
+// Answering tells whether the answer to a line waits for stdout.
+func (l *Lease) Answering(line uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.unwritten, func(f Frame) bool { return f.Answers == line })
+}
+
+func (l *Lease) write(ctx context.Context, frames []Frame) error {
 	select {
 	case l.turn <- struct{}{}:
 	case <-l.over:
@@ -201,7 +245,7 @@ func (l *Lease) Write(ctx context.Context, frames ...[]byte) error {
 	}
 }
 
-func (l *Lease) queue(frames [][]byte) (bool, error) {
+func (l *Lease) queue(frames []Frame) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.released {
@@ -210,10 +254,11 @@ func (l *Lease) queue(frames [][]byte) (bool, error) {
 	if !l.lifted && (l.bytes >= maxUnwrittenBytes || len(l.unwritten) >= maxUnwrittenFrames) {
 		return false, nil
 	}
-	for _, data := range frames {
+	for _, f := range frames {
 		l.last++
-		l.unwritten = append(l.unwritten, Frame{l.last, data})
-		l.bytes += len(data)
+		f.Number = l.last
+		l.unwritten = append(l.unwritten, f)
+		l.bytes += len(f.Data)
 	}
 	signal(l.due)
 	return true, nil
@@ -299,6 +344,9 @@ func (l *Lease) receive() {
 		}
 		switch e := message.GetEvent().(type) {
 		case *stdiov1.LeaseResponse_Line_:
+			if slices.Contains(l.answered, e.Line.GetNumber()) {
+				break
+			}
 			l.lines = append(l.lines, Line{e.Line.GetNumber(), e.Line.GetData(), e.Line.GetOversized()})
 			signal(l.arrived)
 		case *stdiov1.LeaseResponse_End_:
@@ -362,14 +410,15 @@ func (l *Lease) message() (message *stdiov1.LeaseRequest, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.ackDue:
-		l.ackDue = false
-		return &stdiov1.LeaseRequest{Request: &stdiov1.LeaseRequest_Ack{Ack: l.acked}}, false
+	case l.ack != nil:
+		ack := l.ack
+		l.ack = nil
+		return &stdiov1.LeaseRequest{Request: &stdiov1.LeaseRequest_Ack_{Ack: ack}}, false
 	case l.sent < len(l.unwritten) && !l.released:
 		f := l.unwritten[l.sent]
 		l.sent++
 		return &stdiov1.LeaseRequest{Request: &stdiov1.LeaseRequest_Write_{
-			Write: &stdiov1.LeaseRequest_Write{Number: f.Number, Data: f.Data},
+			Write: &stdiov1.LeaseRequest_Write{Number: f.Number, Data: f.Data, Answers: f.Answers},
 		}}, false
 	case l.doneDue:
 		l.doneDue = false

@@ -164,17 +164,59 @@ func TestLinesComeInOrderAndThenTheEnd(t *testing.T) {
 	}
 }
 
-func TestAcknowledgementsOnlyGrow(t *testing.T) {
+func TestLinesAreAcknowledgedTakenAndAnswered(t *testing.T) {
 	h, conn := connect(t)
 	l, other := open(t, h, conn, 0)
 	l.Ack(2)
-	if got := (<-other.requests).GetAck(); got != 2 {
-		t.Errorf("ack %d", got)
+	if got := (<-other.requests).GetAck(); !slices.Equal(got.GetLines(), []uint64{2}) {
+		t.Errorf("ack %v", got)
 	}
-	l.Ack(1)
-	l.Ack(5)
-	if got := (<-other.requests).GetAck(); got != 5 {
-		t.Errorf("ack %d", got)
+	l.Take(3)
+	if got := (<-other.requests).GetAck(); !slices.Equal(got.GetTaken(), []uint64{3}) {
+		t.Errorf("ack %v", got)
+	}
+	if err := l.Answer(t.Context(), 3, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if got := (<-other.requests).GetWrite(); got.GetAnswers() != 3 || string(got.GetData()) != "a" {
+		t.Errorf("write %v", got)
+	}
+	if !l.Answering(3) {
+		t.Error("stdout has not taken the answer yet")
+	}
+	other.events <- written(1)
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l.Answering(3) {
+		t.Error("stdout has taken the answer")
+	}
+}
+
+func TestALineWhoseAnswerWasLeftUnwrittenDoesNotComeAgain(t *testing.T) {
+	h, conn := connect(t)
+	var other *held
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		other = <-h.leases
+		other.events <- &event{Event: &stdiov1.LeaseResponse_Opened_{Opened: &stdiov1.LeaseResponse_Opened{Written: 3, Due: []uint64{5, 6}}}}
+		other.events <- line(5, "answered")
+		other.events <- line(6, "not answered")
+	})
+	l, err := Open(t.Context(), conn, []Frame{{Number: 4, Data: []byte("a"), Answers: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	opening.Wait()
+	if got, err := l.Next(t.Context()); err != nil || got.Number != 6 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got := (<-other.requests).GetWrite(); got.GetNumber() != 4 || got.GetAnswers() != 5 {
+		t.Errorf("write %v", got)
+	}
+	if !l.Due(6) || l.Due(4) {
+		t.Error("6 is due, and 4 is not")
 	}
 }
 
@@ -336,8 +378,8 @@ func TestReleasedLeaseLeavesItsUnwrittenFramesToTheNext(t *testing.T) {
 	}
 	other.events <- written(1)
 	l.Ack(4)
-	if got := (<-other.requests).GetAck(); got != 4 {
-		t.Errorf("ack %d", got)
+	if got := (<-other.requests).GetAck(); !slices.Equal(got.GetLines(), []uint64{4}) {
+		t.Errorf("ack %v", got)
 	}
 	var ending sync.WaitGroup
 	ending.Go(func() {

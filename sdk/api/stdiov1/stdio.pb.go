@@ -27,7 +27,7 @@ type LeaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Request:
 	//
-	//	*LeaseRequest_Ack
+	//	*LeaseRequest_Ack_
 	//	*LeaseRequest_Write_
 	//	*LeaseRequest_Done_
 	Request       isLeaseRequest_Request `protobuf_oneof:"request"`
@@ -72,13 +72,13 @@ func (x *LeaseRequest) GetRequest() isLeaseRequest_Request {
 	return nil
 }
 
-func (x *LeaseRequest) GetAck() uint64 {
+func (x *LeaseRequest) GetAck() *LeaseRequest_Ack {
 	if x != nil {
-		if x, ok := x.Request.(*LeaseRequest_Ack); ok {
+		if x, ok := x.Request.(*LeaseRequest_Ack_); ok {
 			return x.Ack
 		}
 	}
-	return 0
+	return nil
 }
 
 func (x *LeaseRequest) GetWrite() *LeaseRequest_Write {
@@ -103,9 +103,8 @@ type isLeaseRequest_Request interface {
 	isLeaseRequest_Request()
 }
 
-type LeaseRequest_Ack struct {
-	// All lines up to this number are dealt with. What is not acknowledged when a lease ends goes to the next one.
-	Ack uint64 `protobuf:"varint,1,opt,name=ack,proto3,oneof"`
+type LeaseRequest_Ack_ struct {
+	Ack *LeaseRequest_Ack `protobuf:"bytes,1,opt,name=ack,proto3,oneof"`
 }
 
 type LeaseRequest_Write_ struct {
@@ -118,7 +117,7 @@ type LeaseRequest_Done_ struct {
 	Done *LeaseRequest_Done `protobuf:"bytes,3,opt,name=done,proto3,oneof"`
 }
 
-func (*LeaseRequest_Ack) isLeaseRequest_Request() {}
+func (*LeaseRequest_Ack_) isLeaseRequest_Request() {}
 
 func (*LeaseRequest_Write_) isLeaseRequest_Request() {}
 
@@ -241,18 +240,76 @@ func (*LeaseResponse_Written) isLeaseResponse_Event() {}
 
 func (*LeaseResponse_End_) isLeaseResponse_Event() {}
 
+// Lines that need not come again. All others come again under the next lease.
+type LeaseRequest_Ack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// They are dealt with: nothing is due to them.
+	Lines []uint64 `protobuf:"varint,1,rep,packed,name=lines,proto3" json:"lines,omitempty"`
+	// They are taken, and an answer stays due: see Write.answers.
+	Taken         []uint64 `protobuf:"varint,2,rep,packed,name=taken,proto3" json:"taken,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseRequest_Ack) Reset() {
+	*x = LeaseRequest_Ack{}
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseRequest_Ack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseRequest_Ack) ProtoMessage() {}
+
+func (x *LeaseRequest_Ack) ProtoReflect() protoreflect.Message {
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseRequest_Ack.ProtoReflect.Descriptor instead.
+func (*LeaseRequest_Ack) Descriptor() ([]byte, []int) {
+	return file_dsh_stdio_v1_stdio_proto_rawDescGZIP(), []int{0, 0}
+}
+
+func (x *LeaseRequest_Ack) GetLines() []uint64 {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *LeaseRequest_Ack) GetTaken() []uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return nil
+}
+
 type LeaseRequest_Write struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Chosen by the lessee, growing; a number not above one that is written already is dropped.
-	Number        uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Data   []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// The line that the data answers; 0: none. It is dealt with in the moment in which the data is written, so that a lessee that
+	// dies leaves every answer either written or due.
+	Answers       uint64 `protobuf:"varint,3,opt,name=answers,proto3" json:"answers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRequest_Write) Reset() {
 	*x = LeaseRequest_Write{}
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[2]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +321,7 @@ func (x *LeaseRequest_Write) String() string {
 func (*LeaseRequest_Write) ProtoMessage() {}
 
 func (x *LeaseRequest_Write) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[2]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +334,7 @@ func (x *LeaseRequest_Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRequest_Write.ProtoReflect.Descriptor instead.
 func (*LeaseRequest_Write) Descriptor() ([]byte, []int) {
-	return file_dsh_stdio_v1_stdio_proto_rawDescGZIP(), []int{0, 0}
+	return file_dsh_stdio_v1_stdio_proto_rawDescGZIP(), []int{0, 1}
 }
 
 func (x *LeaseRequest_Write) GetNumber() uint64 {
@@ -294,6 +351,13 @@ func (x *LeaseRequest_Write) GetData() []byte {
 	return nil
 }
 
+func (x *LeaseRequest_Write) GetAnswers() uint64 {
+	if x != nil {
+		return x.Answers
+	}
+	return 0
+}
+
 type LeaseRequest_Done struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -302,7 +366,7 @@ type LeaseRequest_Done struct {
 
 func (x *LeaseRequest_Done) Reset() {
 	*x = LeaseRequest_Done{}
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[3]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +378,7 @@ func (x *LeaseRequest_Done) String() string {
 func (*LeaseRequest_Done) ProtoMessage() {}
 
 func (x *LeaseRequest_Done) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[3]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,20 +391,22 @@ func (x *LeaseRequest_Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRequest_Done.ProtoReflect.Descriptor instead.
 func (*LeaseRequest_Done) Descriptor() ([]byte, []int) {
-	return file_dsh_stdio_v1_stdio_proto_rawDescGZIP(), []int{0, 1}
+	return file_dsh_stdio_v1_stdio_proto_rawDescGZIP(), []int{0, 2}
 }
 
 type LeaseResponse_Opened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the last write that stdout took, under any lease.
-	Written       uint64 `protobuf:"varint,1,opt,name=written,proto3" json:"written,omitempty"`
+	Written uint64 `protobuf:"varint,1,opt,name=written,proto3" json:"written,omitempty"`
+	// The lines that are not dealt with, in their order: those that come again and those that were taken.
+	Due           []uint64 `protobuf:"varint,2,rep,packed,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseResponse_Opened) Reset() {
 	*x = LeaseResponse_Opened{}
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[4]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +418,7 @@ func (x *LeaseResponse_Opened) String() string {
 func (*LeaseResponse_Opened) ProtoMessage() {}
 
 func (x *LeaseResponse_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[4]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,6 +441,13 @@ func (x *LeaseResponse_Opened) GetWritten() uint64 {
 	return 0
 }
 
+func (x *LeaseResponse_Opened) GetDue() []uint64 {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
 // Line is one line of stdin.
 type LeaseResponse_Line struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -390,7 +463,7 @@ type LeaseResponse_Line struct {
 
 func (x *LeaseResponse_Line) Reset() {
 	*x = LeaseResponse_Line{}
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[5]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +475,7 @@ func (x *LeaseResponse_Line) String() string {
 func (*LeaseResponse_Line) ProtoMessage() {}
 
 func (x *LeaseResponse_Line) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[5]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +520,7 @@ type LeaseResponse_End struct {
 
 func (x *LeaseResponse_End) Reset() {
 	*x = LeaseResponse_End{}
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[6]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +532,7 @@ func (x *LeaseResponse_End) String() string {
 func (*LeaseResponse_End) ProtoMessage() {}
 
 func (x *LeaseResponse_End) ProtoReflect() protoreflect.Message {
-	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[6]
+	mi := &file_dsh_stdio_v1_stdio_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,23 +552,28 @@ var File_dsh_stdio_v1_stdio_proto protoreflect.FileDescriptor
 
 const file_dsh_stdio_v1_stdio_proto_rawDesc = "" +
 	"\n" +
-	"\x18dsh/stdio/v1/stdio.proto\x12\fdsh.stdio.v1\"\xdb\x01\n" +
-	"\fLeaseRequest\x12\x12\n" +
-	"\x03ack\x18\x01 \x01(\x04H\x00R\x03ack\x128\n" +
+	"\x18dsh/stdio/v1/stdio.proto\x12\fdsh.stdio.v1\"\xc8\x02\n" +
+	"\fLeaseRequest\x122\n" +
+	"\x03ack\x18\x01 \x01(\v2\x1e.dsh.stdio.v1.LeaseRequest.AckH\x00R\x03ack\x128\n" +
 	"\x05write\x18\x02 \x01(\v2 .dsh.stdio.v1.LeaseRequest.WriteH\x00R\x05write\x125\n" +
-	"\x04done\x18\x03 \x01(\v2\x1f.dsh.stdio.v1.LeaseRequest.DoneH\x00R\x04done\x1a3\n" +
+	"\x04done\x18\x03 \x01(\v2\x1f.dsh.stdio.v1.LeaseRequest.DoneH\x00R\x04done\x1a1\n" +
+	"\x03Ack\x12\x14\n" +
+	"\x05lines\x18\x01 \x03(\x04R\x05lines\x12\x14\n" +
+	"\x05taken\x18\x02 \x03(\x04R\x05taken\x1aM\n" +
 	"\x05Write\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\x1a\x06\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
+	"\aanswers\x18\x03 \x01(\x04R\aanswers\x1a\x06\n" +
 	"\x04DoneB\t\n" +
-	"\arequest\"\xdc\x02\n" +
+	"\arequest\"\xee\x02\n" +
 	"\rLeaseResponse\x12<\n" +
 	"\x06opened\x18\x01 \x01(\v2\".dsh.stdio.v1.LeaseResponse.OpenedH\x00R\x06opened\x126\n" +
 	"\x04line\x18\x02 \x01(\v2 .dsh.stdio.v1.LeaseResponse.LineH\x00R\x04line\x12\x1a\n" +
 	"\awritten\x18\x03 \x01(\x04H\x00R\awritten\x123\n" +
-	"\x03end\x18\x04 \x01(\v2\x1f.dsh.stdio.v1.LeaseResponse.EndH\x00R\x03end\x1a\"\n" +
+	"\x03end\x18\x04 \x01(\v2\x1f.dsh.stdio.v1.LeaseResponse.EndH\x00R\x03end\x1a4\n" +
 	"\x06Opened\x12\x18\n" +
-	"\awritten\x18\x01 \x01(\x04R\awritten\x1aP\n" +
+	"\awritten\x18\x01 \x01(\x04R\awritten\x12\x10\n" +
+	"\x03due\x18\x02 \x03(\x04R\x03due\x1aP\n" +
 	"\x04Line\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1c\n" +
@@ -517,29 +595,31 @@ func file_dsh_stdio_v1_stdio_proto_rawDescGZIP() []byte {
 	return file_dsh_stdio_v1_stdio_proto_rawDescData
 }
 
-var file_dsh_stdio_v1_stdio_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_dsh_stdio_v1_stdio_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_dsh_stdio_v1_stdio_proto_goTypes = []any{
 	(*LeaseRequest)(nil),         // 0: dsh.stdio.v1.LeaseRequest
 	(*LeaseResponse)(nil),        // 1: dsh.stdio.v1.LeaseResponse
-	(*LeaseRequest_Write)(nil),   // 2: dsh.stdio.v1.LeaseRequest.Write
-	(*LeaseRequest_Done)(nil),    // 3: dsh.stdio.v1.LeaseRequest.Done
-	(*LeaseResponse_Opened)(nil), // 4: dsh.stdio.v1.LeaseResponse.Opened
-	(*LeaseResponse_Line)(nil),   // 5: dsh.stdio.v1.LeaseResponse.Line
-	(*LeaseResponse_End)(nil),    // 6: dsh.stdio.v1.LeaseResponse.End
+	(*LeaseRequest_Ack)(nil),     // 2: dsh.stdio.v1.LeaseRequest.Ack
+	(*LeaseRequest_Write)(nil),   // 3: dsh.stdio.v1.LeaseRequest.Write
+	(*LeaseRequest_Done)(nil),    // 4: dsh.stdio.v1.LeaseRequest.Done
+	(*LeaseResponse_Opened)(nil), // 5: dsh.stdio.v1.LeaseResponse.Opened
+	(*LeaseResponse_Line)(nil),   // 6: dsh.stdio.v1.LeaseResponse.Line
+	(*LeaseResponse_End)(nil),    // 7: dsh.stdio.v1.LeaseResponse.End
 }
 var file_dsh_stdio_v1_stdio_proto_depIdxs = []int32{
-	2, // 0: dsh.stdio.v1.LeaseRequest.write:type_name -> dsh.stdio.v1.LeaseRequest.Write
-	3, // 1: dsh.stdio.v1.LeaseRequest.done:type_name -> dsh.stdio.v1.LeaseRequest.Done
-	4, // 2: dsh.stdio.v1.LeaseResponse.opened:type_name -> dsh.stdio.v1.LeaseResponse.Opened
-	5, // 3: dsh.stdio.v1.LeaseResponse.line:type_name -> dsh.stdio.v1.LeaseResponse.Line
-	6, // 4: dsh.stdio.v1.LeaseResponse.end:type_name -> dsh.stdio.v1.LeaseResponse.End
-	0, // 5: dsh.stdio.v1.Stdio.Lease:input_type -> dsh.stdio.v1.LeaseRequest
-	1, // 6: dsh.stdio.v1.Stdio.Lease:output_type -> dsh.stdio.v1.LeaseResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	2, // 0: dsh.stdio.v1.LeaseRequest.ack:type_name -> dsh.stdio.v1.LeaseRequest.Ack
+	3, // 1: dsh.stdio.v1.LeaseRequest.write:type_name -> dsh.stdio.v1.LeaseRequest.Write
+	4, // 2: dsh.stdio.v1.LeaseRequest.done:type_name -> dsh.stdio.v1.LeaseRequest.Done
+	5, // 3: dsh.stdio.v1.LeaseResponse.opened:type_name -> dsh.stdio.v1.LeaseResponse.Opened
+	6, // 4: dsh.stdio.v1.LeaseResponse.line:type_name -> dsh.stdio.v1.LeaseResponse.Line
+	7, // 5: dsh.stdio.v1.LeaseResponse.end:type_name -> dsh.stdio.v1.LeaseResponse.End
+	0, // 6: dsh.stdio.v1.Stdio.Lease:input_type -> dsh.stdio.v1.LeaseRequest
+	1, // 7: dsh.stdio.v1.Stdio.Lease:output_type -> dsh.stdio.v1.LeaseResponse
+	7, // [7:8] is the sub-list for method output_type
+	6, // [6:7] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_dsh_stdio_v1_stdio_proto_init() }
@@ -548,7 +628,7 @@ func file_dsh_stdio_v1_stdio_proto_init() {
 		return
 	}
 	file_dsh_stdio_v1_stdio_proto_msgTypes[0].OneofWrappers = []any{
-		(*LeaseRequest_Ack)(nil),
+		(*LeaseRequest_Ack_)(nil),
 		(*LeaseRequest_Write_)(nil),
 		(*LeaseRequest_Done_)(nil),
 	}
@@ -564,7 +644,7 @@ func file_dsh_stdio_v1_stdio_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dsh_stdio_v1_stdio_proto_rawDesc), len(file_dsh_stdio_v1_stdio_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
