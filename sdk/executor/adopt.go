@@ -41,12 +41,11 @@ func (e *engine) letGo(t *task) {
 	}
 }
 
-// mention lets the executor that serves now know of a task that runs elsewhere: if it is lost, nobody else can tell its owner.
+// mention lets the executor that serves now know of a task that runs elsewhere: it lists it, and if the task is lost nobody else can
+// tell its owner.
 func (e *engine) mention(t savedTask) {
 	err := e.tell(func(ctx context.Context) error {
-		_, err := e.bash().Adopt(ctx, &bashv1.AdoptRequest{From: e.mark, Task: &bashv1.Task{
-			Id: t.ID, SessionId: t.Session, Status: &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_RUNNING},
-		}})
+		_, err := e.bash().Adopt(ctx, &bashv1.AdoptRequest{From: e.mark, Task: t.describe()})
 		return err
 	})
 	if err != nil && e.hasRetired() {
@@ -133,7 +132,7 @@ func (s *server) Adopt(ctx context.Context, req *bashv1.AdoptRequest) (*bashv1.A
 	case req.GetFrom() == s.mark:
 		return nil, status.Errorf(codes.FailedPrecondition, "task %s is here already", from.GetId())
 	case state == bashv1.TaskStatus_STATE_RUNNING:
-		s.note(savedTask{ID: from.GetId(), Session: from.GetSessionId()})
+		s.note(savedTask{ID: from.GetId(), Session: from.GetSessionId(), task: from})
 		s.saveCheckpoint()
 		return &bashv1.AdoptResponse{}, nil
 	}

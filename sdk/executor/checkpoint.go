@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dsh-go/dsh/sdk/api/bashv1"
 )
 
 const (
@@ -27,6 +29,17 @@ type savedTask struct {
 	Lost string `json:"lost,omitempty"`
 	// Elsewhere: it runs in an executor that has been replaced.
 	Elsewhere bool `json:"elsewhere,omitempty"`
+
+	// task is how List shows one that runs elsewhere; nil after a crash of the executor that was told of it.
+	task *bashv1.Task
+}
+
+// describe is the task as List shows it, running elsewhere.
+func (t savedTask) describe() *bashv1.Task {
+	if t.task != nil {
+		return t.task
+	}
+	return &bashv1.Task{Id: t.ID, SessionId: t.Session, Status: &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_RUNNING}}
 }
 
 // checkpoint keeps with the host a line of JSON for each task that runs or has not been read to its end. It has no goroutine:

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dsh-go/dsh/sdk"
+	"github.com/dsh-go/dsh/sdk/api/bashv1"
 	"github.com/dsh-go/dsh/sdk/api/pluginv1"
 )
 
@@ -28,7 +29,10 @@ func (e *engine) retire(_ context.Context, reason sdk.RetireReason) {
 		case t.told:
 			ended = append(ended, t)
 		default:
-			running = append(running, t.saved())
+			saved := t.saved()
+			saved.task = t.describe()
+			saved.task.Status = &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_RUNNING} // whoever is told takes it for one that may be lost
+			running = append(running, saved)
 		}
 	}
 	for _, t := range e.elsewhere {

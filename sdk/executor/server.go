@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -171,5 +172,9 @@ func (s *server) List(context.Context, *bashv1.ListRequest) (*bashv1.ListRespons
 		}
 		answer.Tasks = append(answer.Tasks, t.describe())
 	}
+	for _, t := range s.elsewhere {
+		answer.Tasks = append(answer.Tasks, t.describe())
+	}
+	slices.SortStableFunc(answer.Tasks, func(a, b *bashv1.Task) int { return a.GetStarted().AsTime().Compare(b.GetStarted().AsTime()) })
 	return answer, nil
 }

@@ -57,17 +57,12 @@ func (t *Tool) check(arguments string) ([]byte, error) {
 	if strings.TrimSpace(arguments) == "" {
 		arguments = "{}"
 	}
-	if err := json.Unmarshal([]byte(arguments), new(json.RawMessage)); err != nil {
-		return nil, invalid(fmt.Sprintf(`"arguments" must be an object: malformed JSON: %v`, err))
-	}
 	d := json.NewDecoder(strings.NewReader(arguments))
 	d.UseNumber()
 	var value any
-	if err := d.Decode(&value); err != nil {
-		return nil, invalid(fmt.Sprintf(`"arguments" must be an object: malformed JSON: %v`, err))
-	}
+	err := d.Decode(&value)
 	object, ok := value.(map[string]any)
-	if !ok {
+	if err != nil || !ok || !json.Valid([]byte(arguments)) {
 		return nil, invalid(`"arguments" must be an object`)
 	}
 	var c checker

@@ -63,8 +63,8 @@ func TestArgumentErrors(t *testing.T) {
 		"an array instead of an object":      {`[]`, `"arguments" must be an object`},
 		"a string instead of an object":      {`"{}"`, `"arguments" must be an object`},
 		"null instead of an object":          {`null`, `"arguments" must be an object`},
-		"malformed JSON":                     {`{"command":"ec`, `"arguments" must be an object: malformed JSON: unexpected end of JSON input`},
-		"more than one value":                {`{} {}`, `"arguments" must be an object: malformed JSON: invalid character '{' after top-level value`},
+		"malformed JSON":                     {`{"command":"ec`, `"arguments" must be an object`},
+		"more than one value":                {`{} {}`, `"arguments" must be an object`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := tooltest.Execute(t, provider, call("echo", test.arguments)).Result

@@ -48,7 +48,7 @@ type BashClient interface {
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadResponse, error)
 	// Kill ends a task, everything it started included. It carries the task's id in the metadata "dsh-claim".
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
-	// List returns the tasks of this instance, oldest first.
+	// List returns the tasks, oldest first: those of this instance and, as running, those that it has been told of by Adopt.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Adopt takes a task that has ended, and its claim, from an executor that has been replaced: that one stays only for what still runs.
 	// Of a task that runs it only takes note: if the event "claim.lost" comes with its id, it tells the owner that it was lost. An executor
@@ -155,7 +155,7 @@ type BashServer interface {
 	Read(context.Context, *ReadRequest) (*ReadResponse, error)
 	// Kill ends a task, everything it started included. It carries the task's id in the metadata "dsh-claim".
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
-	// List returns the tasks of this instance, oldest first.
+	// List returns the tasks, oldest first: those of this instance and, as running, those that it has been told of by Adopt.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Adopt takes a task that has ended, and its claim, from an executor that has been replaced: that one stays only for what still runs.
 	// Of a task that runs it only takes note: if the event "claim.lost" comes with its id, it tells the owner that it was lost. An executor
