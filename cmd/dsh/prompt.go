@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -104,6 +105,9 @@ func (p *turnPrinter) event(e agents.Event) error {
 	case *agents.AssistantChunk:
 		fmt.Fprint(p.answer, d.Text)
 		p.answered = p.answered || d.Text != ""
+	case *agents.ModelRetry:
+		p.freshLine()
+		fmt.Fprintf(p.activity, "! %s; trying again in %v\n", d.Reason, time.Duration(d.DelayMS)*time.Millisecond)
 	case *agents.AssistantMessage:
 		if p.answered && !strings.HasSuffix(d.Text, "\n") {
 			fmt.Fprintln(p.answer)
