@@ -143,6 +143,7 @@ func newHost(o Options) (*Host, error) {
 	h.config = o.Config
 	h.tools = tools.New(o.Log.Named("tools"), h.place, h.settled, o.Config.ToolTimeout,
 		func() { h.events.Announce(api.TopicToolsChanged, "", nil) })
+	h.events.Take(api.TopicToolsChanged, h.tools.Refresh)
 	return h, nil
 }
 

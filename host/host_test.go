@@ -63,6 +63,7 @@ var testPlugins = map[string]func() *sdk.Plugin{
 			return nil
 		})
 	},
+	"growing": growingPlugin,
 	"broken": func() *sdk.Plugin {
 		return sdk.Define(sdk.Manifest{Name: "broken"}, sdk.NoConfig{}, func(*sdk.Context, sdk.NoConfig) error {
 			return errors.New("no luck today")

@@ -30,6 +30,7 @@ type Server struct {
 	eventsv1.UnimplementedEventsServer
 	log    hclog.Logger
 	caller func(context.Context) string
+	own    map[string]func(ctx context.Context, row string) error
 
 	mu            sync.Mutex
 	subscriptions map[string]*subscription
@@ -47,8 +48,12 @@ type subscription struct {
 
 // New returns a server without subscriptions. caller tells the row that makes a call.
 func New(log hclog.Logger, caller func(context.Context) string) *Server {
-	return &Server{log: log, caller: caller, subscriptions: map[string]*subscription{}}
+	return &Server{log: log, caller: caller, subscriptions: map[string]*subscription{}, own: map[string]func(context.Context, string) error{}}
 }
+
+// Take lets what rows publish on a topic come to a function instead of the subscribers, who have it from the host. To be called before
+// the server serves.
+func (s *Server) Take(topic string, f func(ctx context.Context, row string) error) { s.own[topic] = f }
 
 // Forget ends the subscriptions of a row that is gone for good.
 func (s *Server) Forget(row string) {
@@ -74,6 +79,12 @@ func (s *Server) Publish(ctx context.Context, req *eventsv1.PublishRequest) (*ev
 	}
 	if len(req.GetData()) > maxData {
 		return nil, status.Errorf(codes.InvalidArgument, "publish: %d bytes are more than %d", len(req.GetData()), maxData)
+	}
+	if take := s.own[req.GetTopic()]; take != nil {
+		if err := take(ctx, s.caller(ctx)); err != nil {
+			return nil, err
+		}
+		return &eventsv1.PublishResponse{}, nil
 	}
 	s.publish(req, s.caller(ctx))
 	return &eventsv1.PublishResponse{}, nil

@@ -58,17 +58,44 @@ func (r *Registry) Add(ctx context.Context, row string, conn grpc.ClientConnInte
 		return err
 	}
 	defer r.change()()
-	r.remove(row)
+	r.put(p, list)
+	return nil
+}
+
+// Refresh asks a row that serves for its tools and modes again: it has said that they have changed.
+func (r *Registry) Refresh(ctx context.Context, row string) error {
+	r.mu.RLock()
+	i := slices.IndexFunc(r.providers, func(p *provider) bool { return p.row == row })
+	if i < 0 {
+		r.mu.RUnlock()
+		return r.LearnModes(ctx, row)
+	}
+	old := r.providers[i]
+	r.mu.RUnlock()
+	list, err := old.client.List(ctx, &toolsv1.ListRequest{})
+	if err != nil {
+		return err
+	}
+	done := r.change()
+	if slices.Contains(r.providers, old) { // else there is a newer list
+		r.put(&provider{row: row, client: old.client}, list)
+	}
+	done()
+	return r.LearnModes(ctx, row)
+}
+
+// put registers a provider with its tools, in place of what its row had. mu is held.
+func (r *Registry) put(p *provider, list *toolsv1.ListResponse) {
+	r.remove(p.row)
 	for _, tool := range list.GetTools() {
 		if owner := r.find(tool.GetName()); owner != nil {
-			r.log.Error(`tool "`+tool.GetName()+`" is already registered`, "row", row, "by", owner.row)
+			r.log.Error(`tool "`+tool.GetName()+`" is already registered`, "row", p.row, "by", owner.row)
 			continue
 		}
 		p.tools = append(p.tools, tool)
 	}
 	r.providers = append(r.providers, p)
 	slices.SortStableFunc(r.providers, func(a, b *provider) int { return r.order(a.row) - r.order(b.row) })
-	return nil
 }
 
 // Remove forgets a row's tools. Calls in flight go on.

@@ -41,7 +41,8 @@ const (
 
 // The topics of the host's own events.
 const (
-	// TopicToolsChanged: the list of tools, or of modes, is another one.
+	// TopicToolsChanged: the list of tools, or of modes, is another one. Also what a provider or hook publishes, for the host alone, when
+	// its own has changed.
 	TopicToolsChanged = "tools.changed"
 	// TopicClaimLost: an instance that had been replaced has died, and with it the work behind a claim. The event's key is the claim's, its
 	// data says how the instance died. Of the claims of an active instance its successor hears by its activation.

@@ -179,7 +179,8 @@ const (
 //
 // ToolProvider is served by each plugin that has tools: the contribution seam "tool-provider". Only the host calls it.
 type ToolProviderClient interface {
-	// List returns the provider's tools in their order. Publish the event "tools.changed" when the list changes.
+	// List returns the provider's tools in their order. When the list changes, publish the event
+	// "tools.changed": the host asks again before that call returns, and tells everyone else.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Present says how a person sees a call before it runs. It must not act.
 	Present(ctx context.Context, in *PresentRequest, opts ...grpc.CallOption) (*PresentResponse, error)
@@ -234,7 +235,8 @@ type ToolProvider_ExecuteClient = grpc.BidiStreamingClient[ExecuteRequest, Execu
 //
 // ToolProvider is served by each plugin that has tools: the contribution seam "tool-provider". Only the host calls it.
 type ToolProviderServer interface {
-	// List returns the provider's tools in their order. Publish the event "tools.changed" when the list changes.
+	// List returns the provider's tools in their order. When the list changes, publish the event
+	// "tools.changed": the host asks again before that call returns, and tells everyone else.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Present says how a person sees a call before it runs. It must not act.
 	Present(context.Context, *PresentRequest) (*PresentResponse, error)
