@@ -2,6 +2,8 @@ package host_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,19 +61,27 @@ func pids(h *host.Host) map[string]int {
 }
 
 func TestOnlyTheRowThatChangedIsTouched(t *testing.T) {
-	h, bash, write := fileHost(t, twoRows)
+	rows := twoRows
+	for n := range 18 {
+		rows += fmt.Sprintf("  - {id: hook-%d, plugin: hook}\n", n)
+	}
+	h, bash, write := fileHost(t, rows)
 	before := pids(h)
-	write("# a comment\n" + twoRows)
+	write("# a comment\n" + rows)
 	if c := change(t, h); len(c.Added)+len(c.Changed)+len(c.Removed) != 0 {
 		t.Errorf("a comment changed %+v", c)
 	}
-	write(strings.ReplaceAll(twoRows, "/somewhere", "/elsewhere"))
+	write(strings.ReplaceAll(rows, "/somewhere", "/elsewhere"))
 	if c := change(t, h); len(c.Changed) != 1 || c.Changed[0] != "shell" || len(c.Added)+len(c.Removed) != 0 {
 		t.Errorf("got %+v", c)
 	}
 	after := pids(h)
-	if before["front"] != after["front"] || before["shell"] == after["shell"] {
+	if len(after) != 20 || before["shell"] == after["shell"] {
 		t.Errorf("processes were %v and are %v", before, after)
+	}
+	before["shell"] = after["shell"]
+	if !maps.Equal(before, after) {
+		t.Errorf("others changed too: %v, %v", before, after)
 	}
 	if got := where(t, t.Context(), bash); got != "/elsewhere" {
 		t.Errorf("the new entry is not in force: %q", got)

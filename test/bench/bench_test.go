@@ -88,10 +88,14 @@ func startHost(b *testing.B, program, yaml string) grpc.ClientConnInterface {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h, err := host.Start(host.Options{
-		Config: c, Env: os.Environ(), Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr}),
-		Builtin: func(name string) ([]string, bool) { return []string{program, "serve-plugin", name}, true },
-	})
+	return start(b, host.Options{Config: c, Builtin: func(name string) ([]string, bool) { return []string{program, "serve-plugin", name}, true }})
+}
+
+// start starts a host, which the end of the benchmark stops.
+func start(b *testing.B, o host.Options) grpc.ClientConnInterface {
+	b.Helper()
+	o.Env, o.Log = os.Environ(), hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr})
+	h, err := host.Start(o)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -316,7 +318,30 @@ func TestNothingIsLostInAReloadStorm(t *testing.T) {
 	working.Wait()
 	s.onlyTheNewestAreLeft()
 	s.client.stop()
+	s.reportHeld()
 	t.Logf("%d rebuilds and %d other reloads; %d commands, %d cancels, %d tasks", *cycles*len(rows), *cycles*len(rows), s.prompts.Load(), s.cancels.Load(), s.tasks.Load())
+}
+
+// reportHeld tells for how long the reloads of each row have held calls.
+func (s *storm) reportHeld() {
+	log, err := os.ReadFile(s.client.stderr.Name())
+	if err != nil {
+		s.t.Error(err)
+	}
+	held := map[string][]time.Duration{}
+	for _, m := range regexp.MustCompile(`reloaded: row=(\S+) .*held=(\S+)`).FindAllSubmatch(log, -1) {
+		d, err := time.ParseDuration(string(m[2]))
+		if err != nil {
+			s.t.Error(err)
+		}
+		held[string(m[1])] = append(held[string(m[1])], d)
+	}
+	for _, row := range rows {
+		if d := held[row]; len(d) > 0 {
+			slices.Sort(d)
+			s.t.Logf("%s: %d reloads held calls for %v at the median, %v at the 99th percentile, %v at most", row, len(d), d[len(d)/2], d[len(d)*99/100], d[len(d)-1])
+		}
+	}
 }
 
 // onlyTheNewestAreLeft waits until every instance that was replaced has gone, as nothing of its work is left.
