@@ -22,7 +22,9 @@ import (
 type options struct {
 	config   string
 	logLevel string
-	attach   string // the control socket of a running host
+	// logFormat is "text" or "json".
+	logFormat string
+	attach    string // the control socket of a running host
 }
 
 // host makes the options of a host that logs to stderr, from defaultLevel on unless a flag says otherwise.
@@ -33,11 +35,14 @@ func (o *options) host(stderr io.Writer, defaultLevel hclog.Level) (host.Options
 			return host.Options{}, fmt.Errorf("--log-level %q: use trace, debug, info, warn or error", o.logLevel)
 		}
 	}
+	if o.logFormat != "text" && o.logFormat != "json" {
+		return host.Options{}, fmt.Errorf("--log-format %q: use text or json", o.logFormat)
+	}
 	c, err := o.load()
 	if err != nil {
 		return host.Options{}, err
 	}
-	log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "dsh", Level: level, Output: stderr})
+	log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "dsh", Level: level, Output: stderr, JSONFormat: o.logFormat == "json"})
 	logs := control.NewLogs()
 	log.RegisterSink(logs)
 	return host.Options{

@@ -52,9 +52,11 @@ Without -c a command uses ./dsh.yaml, then dsh/dsh.yaml below the user's configu
 	}
 	root.PersistentFlags().StringVarP(&o.config, "config", "c", "", "configuration `file`")
 	root.PersistentFlags().StringVar(&o.logLevel, "log-level", "", "`level` of the log on stderr: trace, debug, info, warn or error")
+	root.PersistentFlags().StringVar(&o.logFormat, "log-format", "text", "`format` of the log on stderr: text, or json with one object a line")
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml")
 	_ = root.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(
 		[]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	addGroup(root, "Commands:", newRun(&o), newDev(&o), newCheck(&o), newCall(&o), newPrompt(&o), newSessions(&o), newVersion())
 	addGroup(root, "Look at a running host and steer it:",
 		newPs(&o), newGraph(&o), newLogs(&o), newTasks(&o), newTools(&o), newReload(&o), newStop(&o))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,11 +68,20 @@ type runTask struct {
 	Ended    time.Time `json:"ended,omitzero"`
 }
 
-// listTasks asks the active executor, and each one that a task of its own keeps.
+// listTasks asks the active executor, and each one that is kept by a task which the active one does not know of.
 func listTasks(ctx context.Context, conn grpc.ClientConnInterface, rows []control.Row) ([]runTask, error) {
 	client := bash.NewClient(conn)
 	tasks := []runTask{}
-	known := map[string]bool{}
+	known, keeps := map[string]bool{}, map[string]string{} // the row of the executor that a task keeps
+	for _, r := range rows {
+		for _, i := range r.Retiring {
+			for kept := range strings.SplitSeq(i.KeptBy, ", ") {
+				if strings.HasPrefix(kept, bash.TaskPrefix+"-") {
+					keeps[kept] = r.ID
+				}
+			}
+		}
+	}
 	ask := func(ctx context.Context, executor string, retiring bool) error {
 		list, err := client.List(ctx)
 		if err != nil {
@@ -80,7 +90,8 @@ func listTasks(ctx context.Context, conn grpc.ClientConnInterface, rows []contro
 		for _, t := range list {
 			if !known[t.GetId()] {
 				known[t.GetId()] = true
-				tasks = append(tasks, newRunTask(t, executor, retiring))
+				row, elsewhere := keeps[t.GetId()]
+				tasks = append(tasks, newRunTask(t, cmp.Or(row, executor), retiring || elsewhere))
 			}
 		}
 		return nil
@@ -94,14 +105,10 @@ func listTasks(ctx context.Context, conn grpc.ClientConnInterface, rows []contro
 			}
 		}
 	}
-	for _, r := range rows {
-		for _, i := range r.Retiring {
-			for kept := range strings.SplitSeq(i.KeptBy, ", ") {
-				if strings.HasPrefix(kept, bash.TaskPrefix+"-") && !known[kept] {
-					executor = true
-					_ = ask(sdk.WithClaim(ctx, kept), r.ID, true) // it may have ended, and its executor with it
-				}
-			}
+	for kept, row := range keeps {
+		if !known[kept] {
+			executor = true
+			_ = ask(sdk.WithClaim(ctx, kept), row, true) // it may have ended, and its executor with it
 		}
 	}
 	if !executor {
