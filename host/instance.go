@@ -196,6 +196,9 @@ func (i *instance) resume(ctx context.Context) error {
 func (i *instance) deactivate(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if t := i.currentTarget(); t != nil {
+		t.Stopped()
+	}
 	answer, err := i.process.Plugin().Deactivate(ctx, &pluginv1.DeactivateRequest{})
 	if err != nil {
 		err = i.explain("deactivate", err)

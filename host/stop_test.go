@@ -2,10 +2,14 @@ package host_test
 
 import (
 	"errors"
+	"path/filepath"
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/dsh-go/dsh/host"
+	"github.com/dsh-go/dsh/sdk/api/bashv1"
 )
 
 func TestStoppingLeavesNoProcess(t *testing.T) {
@@ -39,4 +43,24 @@ func TestStoppingWhileStarting(t *testing.T) {
 	}
 	h.Stop()
 	<-h.Done()
+}
+
+func TestACallThatAStopBreaksIsNotToldOfADeath(t *testing.T) {
+	h, conn, _ := run(t, "plugins:\n  - {id: shell, plugin: bash}\n")
+	stream, err := bashv1.NewBashClient(conn).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := &bashv1.Command{Command: "wait " + filepath.Join(t.TempDir(), "ended")}
+	if err := stream.Send(&bashv1.RunRequest{Request: &bashv1.RunRequest_Run_{Run: &bashv1.RunRequest_Run{Command: command}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	h.Stop()
+	_, err = stream.Recv()
+	if got, want := status.Convert(err).Message(), `row "shell" was stopped during the call`; got != want {
+		t.Errorf("the call ended with %q, want %q", got, want)
+	}
 }

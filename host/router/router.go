@@ -36,8 +36,12 @@ type Target struct {
 	// Report says how it ended, once it has.
 	Report func() string
 
-	calls atomic.Int64 // in flight
+	stopped atomic.Bool
+	calls   atomic.Int64 // in flight
 }
+
+// Stopped says that the instance is being ended on purpose: calls that this breaks are not told of a death.
+func (t *Target) Stopped() { t.stopped.Store(true) }
 
 // Router knows who serves what. Its methods may be called from any goroutine; mu guards the maps.
 type Router struct {
@@ -342,6 +346,9 @@ func (t *Target) explain(ctx context.Context, err error) error {
 	if code != codes.Unavailable && !closed {
 		return err
 	}
+	if t.stopped.Load() {
+		return status.Errorf(codes.Unavailable, "row %q was stopped during the call", t.Row)
+	}
 	timer := time.NewTimer(reportWait)
 	defer timer.Stop()
 	select {
@@ -351,7 +358,7 @@ func (t *Target) explain(ctx context.Context, err error) error {
 	case <-ctx.Done():
 	}
 	if closed {
-		return status.Errorf(codes.Unavailable, "row %q stopped during the call", t.Row)
+		return status.Errorf(codes.Unavailable, "row %q was stopped during the call", t.Row)
 	}
 	return err
 }
