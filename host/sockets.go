@@ -54,22 +54,40 @@ func makeSocketDir(getenv func(string) string) (dir string, unlock func(), err e
 	}, nil
 }
 
+// RuntimeDir is a directory that a host may have its sockets below, made if it can be, and why it cannot be used.
+type RuntimeDir struct {
+	Path string
+	Err  error
+}
+
+// RuntimeDirs tries the directories for sockets in the order in which a host does: the first without an error is the one it uses.
+func RuntimeDirs(getenv func(string) string) []RuntimeDir {
+	var dirs []RuntimeDir
+	for _, base := range control.SocketBases(getenv) {
+		dirs = append(dirs, RuntimeDir{base, useBase(base)})
+	}
+	return dirs
+}
+
 // socketBase finds a private directory that is short enough: the first of these that is or can be made one.
 func socketBase(bases []string) (string, error) {
 	var errs []error
 	for _, base := range bases {
-		if len(base)+socketNameRoom > maxSocketPath {
-			errs = append(errs, fmt.Errorf("%s is too long: a socket's path has at most %d bytes, and %d are needed below it",
-				base, maxSocketPath, socketNameRoom))
-			continue
-		}
-		err := makePrivate(base)
+		err := useBase(base)
 		if err == nil {
 			return base, nil
 		}
 		errs = append(errs, err)
 	}
 	return "", fmt.Errorf("no directory for sockets: %w; set XDG_RUNTIME_DIR to a short path that is yours", errors.Join(errs...))
+}
+
+// useBase makes a directory that sockets can be below, or says why it is none.
+func useBase(base string) error {
+	if len(base)+socketNameRoom > maxSocketPath {
+		return fmt.Errorf("%s is too long: a socket's path has at most %d bytes, and %d are needed below it", base, maxSocketPath, socketNameRoom)
+	}
+	return makePrivate(base)
 }
 
 // makePrivate makes a directory that only this user can enter, or checks that it is one.

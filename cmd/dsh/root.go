@@ -57,7 +57,8 @@ Without -c a command uses ./dsh.yaml, then dsh/dsh.yaml below the user's configu
 	_ = root.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(
 		[]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	addGroup(root, "Commands:", newRun(&o), newDev(&o), newCheck(&o), newCall(&o), newPrompt(&o), newSessions(&o), newVersion())
+	addGroup(root, "Commands:", newRun(&o), newDev(&o), newCheck(&o), newCall(&o), newPrompt(&o), newSessions(&o),
+		newDoctor(), newVersion())
 	addGroup(root, "Look at a running host and steer it:",
 		newPs(&o), newGraph(&o), newLogs(&o), newTasks(&o), newTools(&o), newReload(&o), newStop(&o))
 	return root

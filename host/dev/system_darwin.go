@@ -21,3 +21,6 @@ func limitReached(err error) string {
 	}
 	return ""
 }
+
+// Limits are none but that of open files: kqueue opens what it watches.
+func Limits() []Limit { return nil }

@@ -24,28 +24,38 @@ func identify(info fs.FileInfo) identity {
 func limitReached(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC): // the kernel's word for it, not the disk
-		return inotifyLimit("watches", "524288")
+		return findLimit(Watches).reached()
 	case errors.Is(err, syscall.EMFILE):
-		return inotifyLimit("instances", "1024")
+		return findLimit(Instances).reached()
 	}
 	return ""
 }
 
-// inotifyLimit finds the limit in force: a user namespace may have a lower one.
-func inotifyLimit(what, more string) string {
-	name, limit := "", -1
+// enough is what a limit is advised to be raised to.
+var enough = map[string]int{Watches: 524288, Instances: 1024}
+
+// Limits are those of the system on watching files.
+func Limits() []Limit { return []Limit{findLimit(Watches), findLimit(Instances)} }
+
+// findLimit finds the limit in force: a user namespace may have a lower one.
+func findLimit(what string) Limit {
+	found := Limit{What: what, Name: "fs.inotify.max_user_" + what, Value: -1, Enough: enough[what]}
 	for _, candidate := range []string{"fs.inotify.max_user_" + what, "user.max_inotify_" + what} {
 		text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(candidate, ".", "/"))
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && (limit < 0 || n < limit) {
-			name, limit = candidate, n
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && (found.Value < 0 || n < found.Value) {
+			found.Name, found.Value = candidate, n
 		}
 	}
-	if limit < 0 {
-		name = "fs.inotify.max_user_" + what
-		return fmt.Sprintf("the limit of inotify %s, %s, is reached; raise it with `sysctl %s=%s`", what, name, name, more)
+	return found
+}
+
+func (l Limit) reached() string {
+	name := l.Name
+	if l.Value >= 0 {
+		name = fmt.Sprintf("%s = %d", l.Name, l.Value)
 	}
-	return fmt.Sprintf("the limit of inotify %s, %s = %d, is reached; raise it with `sysctl %s=%s`", what, name, limit, name, more)
+	return fmt.Sprintf("the limit of inotify %s, %s, is reached; raise it with `%s`", l.What, name, l.Remedy())
 }

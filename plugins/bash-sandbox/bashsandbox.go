@@ -103,3 +103,13 @@ func (c *Config) check() error {
 	}
 	return nil
 }
+
+// Support is what a system gives to the sandbox.
+type Support struct {
+	Landlock      int   // the version that the kernel has
+	LeastLandlock int   // the one that is needed to confine files
+	LandlockErr   error // why there is none
+	// NamespacesErr is why user, mount and network namespaces are refused, and AllowNamespaces what a person can do about it.
+	NamespacesErr   error
+	AllowNamespaces string
+}

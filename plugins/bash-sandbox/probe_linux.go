@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
+
 	"github.com/dsh-go/dsh/plugins/bash-sandbox/launch"
 )
 
@@ -94,6 +96,11 @@ func (s *sandbox) refused(err error) error {
 	if !s.confinesFiles() {
 		instead = "set network: true"
 	}
+	return fmt.Errorf("this system refuses %s (%w), by which commands are confined: %s; or %s", what, err, allowNamespaces(err), instead)
+}
+
+// allowNamespaces says what may let a system start what it refused with an error.
+func allowNamespaces(err error) string {
 	var remedies []string
 	for path, remedy := range map[string]string{
 		"/proc/sys/user/max_user_namespaces=0":                     "sysctl user.max_user_namespaces=10000",
@@ -108,5 +115,20 @@ func (s *sandbox) refused(err error) error {
 	if len(remedies) == 0 && !errors.Is(err, os.ErrNotExist) {
 		remedies = append(remedies, "allow them, in a container by its seccomp profile")
 	}
-	return fmt.Errorf("this system refuses %s (%w), by which commands are confined: %s; or %s", what, err, strings.Join(remedies, "; "), instead)
+	return strings.Join(remedies, "; ")
+}
+
+// Examine finds out what the kernel gives to the sandbox. It starts this program again, as the sandbox does for each command.
+func Examine(ctx context.Context) Support {
+	s := Support{LeastLandlock: leastABI}
+	s.Landlock, s.LandlockErr = landlock.LandlockGetABIVersion()
+	// With this mode and no network the sandbox is made of namespaces alone.
+	if err := (&sandbox{mode: modeFull, namespaces: true}).probe(ctx); err != nil {
+		cause := err
+		for next := errors.Unwrap(cause); next != nil; next = errors.Unwrap(cause) {
+			cause = next
+		}
+		s.NamespacesErr, s.AllowNamespaces = cause, allowNamespaces(cause)
+	}
+	return s
 }
