@@ -41,23 +41,25 @@ func run(m *testing.M) int {
 			return fail("build dsh", err, out)
 		}
 	}
-	if installed() {
-		return m.Run()
-	}
-	if out, err := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error").CombinedOutput(); err != nil {
+	if out, err := install("."); err != nil {
 		return fail("npm ci", err, out)
 	}
 	return m.Run()
 }
 
-// installed is true when npm has installed what the lock file says, since it says so.
-func installed() bool {
-	wanted, err := os.Stat("package-lock.json")
+// install installs what the lock file of a folder says, unless npm has done so since the file says it.
+func install(dir string) ([]byte, error) {
+	wanted, err := os.Stat(filepath.Join(dir, "package-lock.json"))
 	if err != nil {
-		return false
+		return nil, err
 	}
-	has, err := os.Stat("node_modules/.package-lock.json")
-	return err == nil && has.ModTime().After(wanted.ModTime())
+	has, err := os.Stat(filepath.Join(dir, "node_modules/.package-lock.json"))
+	if err == nil && has.ModTime().After(wanted.ModTime()) {
+		return nil, nil
+	}
+	npm := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	npm.Dir = dir
+	return npm.CombinedOutput()
 }
 
 func fail(what string, err error, output []byte) int {

@@ -2,11 +2,16 @@ package docs
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-plugin"
+
+	"github.com/dsh-go/dsh/sdk/api"
 )
 
 func TestThePluginOfThePageBuildsAndItsTestPasses(t *testing.T) {
@@ -41,5 +46,21 @@ func TestTheProgramsOfThePageAreFormatted(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "gofmt", "-l", WriteModule(t, "writing-a-plugin.md")).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("gofmt would change %s (%v)", out, err)
+	}
+}
+
+func TestThePageOnOtherLanguagesNamesTheHandshake(t *testing.T) {
+	text, err := os.ReadFile("../../docs/plugins-in-other-languages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"| `" + api.Handshake.MagicCookieKey + "` | `" + api.Handshake.MagicCookieValue + "`;", api.EnvHostPID, api.EnvLivenessFD,
+		plugin.EnvUnixSocketDir, api.MetadataCaller, api.MetadataClaim,
+		fmt.Sprintf("\n%d|%d|unix|/", plugin.CoreProtocolVersion, api.Handshake.ProtocolVersion),
+	} {
+		if !strings.Contains(string(text), name) {
+			t.Errorf("the page lacks %q", name)
+		}
 	}
 }
