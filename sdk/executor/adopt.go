@@ -152,11 +152,25 @@ func (s *server) Adopt(ctx context.Context, req *bashv1.AdoptRequest) (*bashv1.A
 	if req.GetRead() {
 		t.wasRead()
 	}
-	if again, err := s.enter(t); again || err != nil {
-		return &bashv1.AdoptResponse{}, err
+	t.moving.Lock() // it must be here before it can be given away again
+	have, err := s.enter(t)
+	if have != t {
+		t.moving.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		t = have
+		t.moving.Lock()
 	}
+	defer t.moving.Unlock()
+	if t.moved {
+		return &bashv1.AdoptResponse{}, nil
+	}
+	// The one that gives the task away may end as soon as the claim is not its own any more, and its call with it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noticeLimit)
+	defer cancel()
 	if err := s.TakeOver(ctx, bash.Seam, t.id); err != nil {
-		s.leave(t)
+		// The host may have done it: the task stays, and the other one tries again or keeps it too.
 		return nil, status.Errorf(status.Code(err), "take over task %s: %s", t.id, status.Convert(err).Message())
 	}
 	s.forgetElsewhere(t.id)
@@ -197,30 +211,20 @@ func (s *spills) link(path string) (string, error) {
 	return link, nil
 }
 
-// enter puts an adopted task among the others. It is there already when its last owner did not hear of that; a task of this instance's
-// own is refused.
-func (e *engine) enter(t *task) (again bool, err error) {
+// enter puts an adopted task among the others. It returns the one that is there already when its last owner did not hear of that; a task
+// of this instance's own is refused.
+func (e *engine) enter(t *task) (*task, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if have := e.tasks[t.id]; have != nil {
 		if have.record == nil || !have.record.adopted {
-			return false, status.Errorf(codes.FailedPrecondition, "task %s is this executor's own", t.id)
+			return nil, status.Errorf(codes.FailedPrecondition, "task %s is this executor's own", t.id)
 		}
-		return true, nil
+		return have, nil
 	}
 	e.tasks[t.id] = t
 	e.order = append(e.order, t)
 	slices.SortStableFunc(e.order, func(a, b *task) int { return cmp.Compare(a.started.UnixNano(), b.started.UnixNano()) })
 	e.finished++
-	return false, nil
-}
-
-func (e *engine) leave(t *task) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.tasks, t.id)
-	e.order = slices.DeleteFunc(e.order, func(other *task) bool { return other == t })
-	e.finished--
-	t.record.stdout.removeSpill()
-	t.record.stderr.removeSpill()
+	return t, nil
 }

@@ -227,3 +227,29 @@ func TestOnlyTasksThatHaveEndedAreAdopted(t *testing.T) {
 		t.Errorf("it has %v", have)
 	}
 }
+
+// The old executor ends as soon as the last claim is not its own: its call then ends before the new one has heard that it has the claim.
+func TestATaskWhoseGiverEndsAtOnceIsAdopted(t *testing.T) {
+	f := start(t, executor.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	returned := make(chan struct{})
+	f.host.TookOver = func(string) {
+		cancel()
+		<-returned
+	}
+	task := &bashv1.Task{Id: "bash-9", SessionId: "s-1", Status: &bashv1.TaskStatus{State: bashv1.TaskStatus_STATE_COMPLETED}}
+	_, err := bashv1.NewBashClient(f.instance.Conn()).Adopt(ctx, &bashv1.AdoptRequest{
+		Task: task, Stdout: &bashv1.AdoptRequest_Output{Data: []byte("out")},
+	})
+	close(returned)
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("the giver's call ended with %v", err)
+	}
+	if r, err := f.Read(t.Context(), "bash-9", "s-1"); err != nil || string(r.GetStdout()) != "out" {
+		t.Errorf("got %v, %v", r, err)
+	}
+	if claims := f.host.Claims(); !slices.Equal(claims, []string{"bash-9"}) {
+		t.Errorf("the claims are %v", claims)
+	}
+}

@@ -164,6 +164,9 @@ func (i *Instance) Stop() {
 // Host stands in for the host's own service: claims and checkpoints. The zero value is ready.
 type Host struct {
 	pluginv1.UnimplementedHostServer
+	// TookOver is called when an instance has taken a claim over, before it is told so. May be nil.
+	TookOver func(key string)
+
 	mu         sync.Mutex
 	allotted   map[string]int
 	claims     map[string]bool
@@ -191,6 +194,9 @@ func (h *Host) TakeOver(_ context.Context, req *pluginv1.TakeOverRequest) (*plug
 		h.allotted, h.claims = map[string]int{}, map[string]bool{}
 	}
 	h.claims[req.GetKey()] = true
+	if h.TookOver != nil {
+		h.TookOver(req.GetKey())
+	}
 	return &pluginv1.TakeOverResponse{}, nil
 }
 
