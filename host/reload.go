@@ -223,8 +223,13 @@ func (h *Host) endSwap(r *row, err error) {
 	s.result.Row, s.result.Generation = r.ID, r.generation
 	if err != nil {
 		err = errors.New(reasonAt(s.entry, err))
+	}
+	switch {
+	case err != nil && h.stopping:
+		h.log.Debug("reload given up: the host stops", "row", r.ID)
+	case err != nil:
 		h.log.Error("reload failed, the old instance serves on: " + err.Error())
-	} else {
+	default:
 		told := []any{"row", r.ID, "generation", r.generation}
 		if len(s.change.Changed) > 0 {
 			told = append(told, "changed", shortNames(s.change.Changed), "built", s.change.Took.Round(10*time.Millisecond))

@@ -198,6 +198,8 @@ func (l *loader) row(v *value) {
 		l.failf(v.where, "a row needs an id")
 	} else if row.ID = l.string(id, "id"); row.ID != "" && !validID.MatchString(row.ID) {
 		l.failf(id.where, "id %q: use lower-case letters, digits, dots, hyphens and underscores, at most 63", row.ID)
+	} else if row.ID == "host" || row.ID == "cli" {
+		l.failf(id.where, "id %q: it is what callers are told of calls that no plugin makes; choose another", row.ID)
 	}
 	if plugin := fields["plugin"]; plugin != nil {
 		row.Plugin = l.string(plugin, "plugin")

@@ -57,6 +57,7 @@ func TestFaultsNameFileLineAndRemedy(t *testing.T) {
 		{"a key in the wrong case", "plugins:\n- ID: a\n  plugin: b\n", `f.yaml:2: unknown key "ID"; did you mean "id"?`},
 		{"a key like no other", "plugins:\n- id: a\n  plugin: b\n  wonderful: 1\n", `f.yaml:4: unknown key "wonderful"; known are build, command, config, disabled, env, id, plugin, source, watch`},
 		{"no id", "plugins:\n- plugin: b\n", "f.yaml:2: a row needs an id"},
+		{"an id that is not a plugin's", "plugins:\n- id: host\n  plugin: b\n", `f.yaml:2: id "host": it is what callers are told`},
 		{"an id that is no id", "plugins:\n- id: A b\n  plugin: b\n", `f.yaml:2: id "A b": use lower-case letters`},
 		{"the same id twice", "plugins:\n- {id: a, plugin: b}\n- {id: a, plugin: b}\n", `f.yaml:3: row id "a" is taken already, at f.yaml:2`},
 		{"neither plugin nor command", "plugins:\n- id: a\n", `f.yaml:2: row "a" needs one of plugin, source and command`},
