@@ -58,7 +58,7 @@ Without -c a command uses ./dsh.yaml, then dsh/dsh.yaml below the user's configu
 		[]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	addGroup(root, "Commands:", newRun(&o), newDev(&o), newCheck(&o), newCall(&o), newPrompt(&o), newSessions(&o),
-		newDoctor(), newVersion())
+		newPlugin(), newDoctor(), newVersion())
 	addGroup(root, "Look at a running host and steer it:",
 		newPs(&o), newGraph(&o), newLogs(&o), newTasks(&o), newTools(&o), newReload(&o), newStop(&o))
 	return root

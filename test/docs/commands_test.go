@@ -119,7 +119,7 @@ func TestThePluginOfThePageServesBelowDsh(t *testing.T) {
 	var ran []string
 	for _, block := range shellBlock.FindAllSubmatch(text, -1) {
 		for line := range strings.Lines(string(block[1])) {
-			if strings.HasPrefix(line, "dsh ") {
+			if strings.HasPrefix(line, "dsh ") && strings.Contains(line, " -c dsh.yaml") {
 				ran = append(ran, shell(t, dir, line, bin))
 			}
 		}
@@ -130,6 +130,29 @@ func TestThePluginOfThePageServesBelowDsh(t *testing.T) {
 	}
 	if want := strings.TrimSpace(shell(t, dir, "grep -c '' /etc/hosts")) + " lines\n"; len(hosts) > 0 && !slices.Contains(ran, want) {
 		t.Errorf("the commands printed %q, none of them %q", ran, want)
+	}
+}
+
+// The page begins with commands that follow each other, in a new folder.
+func TestTheFiveMinutesOfThePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/writing-a-plugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := string(shellBlock.FindSubmatch(text)[1])
+	create, rest, _ := strings.Cut(block, "\n")
+	rest, dev, _ := strings.Cut(rest, "\ndsh dev ")
+	if !strings.HasPrefix(create, "dsh plugin new ") || !strings.Contains(rest, "\ndsh call ") || dev == "" {
+		t.Fatalf("the page begins with\n%s", block)
+	}
+	// That dsh dev takes over what is saved is shown in test/scaffold.
+	out := shell(t, t.TempDir(), "set -e\n"+create+" --sdk "+root+"\n"+rest, buildDsh(t))
+	if !strings.HasSuffix(out, " lines\n") {
+		t.Errorf("they print\n%s", out)
 	}
 }
 
