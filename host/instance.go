@@ -40,6 +40,7 @@ type instance struct {
 	process  *process.Process
 	manifest *pluginv1.Manifest
 	program  string // what was built of the row's source; "": it has none
+	isBuilt  bool   // the build that led to it was its own: another would find nothing to do
 
 	generation int // since its activation
 

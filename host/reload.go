@@ -111,6 +111,9 @@ func (h *Host) startAnew(r *row, entry config.Row) {
 func (h *Host) startSuccessor(r *row, s *swap) {
 	r.swap = s
 	s.successor = h.newInstance(s.entry)
+	if len(s.change.Changed) > 0 && sameSource(source(s.entry), source(r.Row)) {
+		s.successor.program, s.successor.isBuilt = s.change.Program, true
+	}
 	h.do(func() error { return h.startInstance(s.successor) }, func(err error) {
 		s.result.Started = time.Since(s.began)
 		if err == nil {

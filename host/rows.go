@@ -346,13 +346,15 @@ func (h *Host) argv(i *instance) ([]string, error) {
 	r := i.row
 	switch {
 	case r.Source != "" || h.options.Dev && len(r.Build) > 0:
-		program, err := dev.Build(h.starts, source(r))
-		if err != nil {
-			return nil, err
+		if !i.isBuilt {
+			program, err := dev.Build(h.starts, source(r))
+			if err != nil {
+				return nil, err
+			}
+			i.program = program
 		}
 		if r.Source != "" {
-			i.program = program
-			return []string{program}, nil
+			return []string{i.program}, nil
 		}
 		return r.Command, nil
 	case len(r.Command) > 0:

@@ -116,7 +116,15 @@ func (r *running) round(ctx context.Context, set Set) Set {
 	}
 	var next Set
 	var listErr error
-	r.interruptible(ctx, func(ctx context.Context) { next, listErr = goFiles(ctx, r.Source) })
+	r.interruptible(ctx, func(ctx context.Context) {
+		lead := time.NewTimer(r.timing.lead)
+		defer lead.Stop()
+		select {
+		case <-lead.C:
+			next, listErr = goFiles(ctx, r.Source)
+		case <-ctx.Done():
+		}
+	})
 	if r.again || ctx.Err() != nil {
 		return set
 	}

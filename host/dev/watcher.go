@@ -24,11 +24,12 @@ type timing struct {
 	empty   time.Duration // for a file that was emptied or removed: most likely it is being saved
 	poll    time.Duration // between looks while something cannot be watched
 	idle    time.Duration // between looks while all is watched: for file systems that tell of nothing, and for what moved as a whole
+	lead    time.Duration // that a new program has before its files are listed, which would slow its start
 }
 
 var defaultTiming = timing{
 	quiet: 100 * time.Millisecond, longest: time.Second, empty: 300 * time.Millisecond,
-	poll: 500 * time.Millisecond, idle: 3 * time.Second,
+	poll: 500 * time.Millisecond, idle: 3 * time.Second, lead: 500 * time.Millisecond,
 }
 
 // pollShare is the part of the time that looks without a reason may take: one in so many.
