@@ -60,48 +60,39 @@ func (r router) pick(ctx context.Context) (context.Context, agentsv1.AgentsClien
 }
 
 func (r router) Create(ctx context.Context, req *agentsv1.CreateRequest) (*agentsv1.CreateResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Create(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Create)
 }
 
 func (r router) Load(ctx context.Context, req *agentsv1.LoadRequest) (*agentsv1.LoadResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Load(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Load)
 }
 
 func (r router) Close(ctx context.Context, req *agentsv1.CloseRequest) (*agentsv1.CloseResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Close(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Close)
 }
 
 func (r router) Delete(ctx context.Context, req *agentsv1.DeleteRequest) (*agentsv1.DeleteResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Delete(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Delete)
 }
 
 func (r router) Cancel(ctx context.Context, req *agentsv1.CancelRequest) (*agentsv1.CancelResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Cancel(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Cancel)
 }
 
 func (r router) Answer(ctx context.Context, req *agentsv1.AnswerRequest) (*agentsv1.AnswerResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Answer(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Answer)
 }
 
 func (r router) Options(ctx context.Context, req *agentsv1.OptionsRequest) (*agentsv1.OptionsResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Options(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Options)
 }
 
 func (r router) SetOption(ctx context.Context, req *agentsv1.SetOptionRequest) (*agentsv1.SetOptionResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.SetOption(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.SetOption)
 }
 
 func (r router) Inject(ctx context.Context, req *agentsv1.InjectRequest) (*agentsv1.InjectResponse, error) {
-	ctx, to := r.pick(ctx)
-	return to.Inject(ctx, req)
+	return pass(ctx, r, req, agentsv1.AgentsClient.Inject)
 }
 
 func (r router) Prompt(req *agentsv1.PromptRequest, down grpc.ServerStreamingServer[agentsv1.PromptResponse]) error {
@@ -114,6 +105,14 @@ func (r router) Subscribe(req *agentsv1.SubscribeRequest, down grpc.ServerStream
 	ctx, to := r.pick(down.Context())
 	up, err := to.Subscribe(ctx, req)
 	return carry(up, err, down)
+}
+
+// pass makes a call where it belongs.
+func pass[Q, A any](
+	ctx context.Context, r router, req Q, call func(agentsv1.AgentsClient, context.Context, Q, ...grpc.CallOption) (A, error),
+) (A, error) {
+	ctx, to := r.pick(ctx)
+	return call(to, ctx, req)
 }
 
 // carry hands a stream on.

@@ -247,11 +247,11 @@ func (n nodeHost) log() string {
 // await waits for something that is seen by looking again and again.
 func (n nodeHost) await(what string, is func() bool) {
 	n.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !is() {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !is(); <-look.C {
 		if time.Now().After(deadline) {
 			n.t.Fatalf("waited in vain for %s\n%s", what, n.log())
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
